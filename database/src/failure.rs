@@ -99,11 +99,11 @@ impl From<DbErr> for StatementFailure {
         } else if let DbErr::ConnectionAcquire(_) = &error {
             StatementFailure::NotCommitted(Cause::NoConnection(NO_CONNECTION.to_owned()))
         } else if let DbErr::Conn(RuntimeErr::SqlxError(inner)) = &error {
-            StatementFailure::NotCommitted(connecting(inner))
+            StatementFailure::NotCommitted(classify_connecting(inner))
         } else if let DbErr::Exec(RuntimeErr::SqlxError(inner))
         | DbErr::Query(RuntimeErr::SqlxError(inner)) = &error
         {
-            executing(inner)
+            classify_executed(inner)
         } else if let DbErr::Migration(text) = error {
             // The migrations write this error themselves: another process is migrating.
             StatementFailure::NotCommitted(Cause::Away(text))
@@ -119,11 +119,11 @@ impl From<DbErr> for StatementFailure {
 impl StatementFailure {
     /// Converts the error of a connection that was made by the driver alone, without a pool.
     pub fn to_connect(error: &SqlxError) -> Self {
-        StatementFailure::NotCommitted(connecting(error))
+        StatementFailure::NotCommitted(classify_connecting(error))
     }
 }
 
-fn connecting(error: &SqlxError) -> Cause {
+fn classify_connecting(error: &SqlxError) -> Cause {
     if let Some(said) = error.as_database_error() {
         let code = ServerErrorCode::of(said);
         return match code.passing() {
@@ -147,7 +147,7 @@ fn connecting(error: &SqlxError) -> Cause {
     }
 }
 
-fn executing(error: &SqlxError) -> StatementFailure {
+fn classify_executed(error: &SqlxError) -> StatementFailure {
     let text = describe(error);
     let Some(said) = error.as_database_error() else {
         return if matches!(error, SqlxError::PoolTimedOut | SqlxError::PoolClosed) {

@@ -143,9 +143,9 @@ pub enum Fault {
     /// A database that was away goes on from where it was.
     NoCatchUp,
     /// A creation does not lock the row of `meta` that it depends on.
-    BirthUnheld,
+    CreationUnheld,
     /// A creation keeps changes waiting at the row of `meta`, although it need not.
-    BirthHoldsMore,
+    CreationHoldsMore,
     /// A name is created in one database of many.
     LooseCreation,
     /// Redis's scripts do not ask which process holds their data, and which history the data has.
@@ -195,7 +195,7 @@ impl Fault {
         (Fault::NoReturn, "no-return"),
         (Fault::SilentDrain, "silent-drain"),
         (Fault::RefusedBurns, "refused-burns"),
-        (Fault::CreationOverwrites, "birth-overwrites"),
+        (Fault::CreationOverwrites, "creation-overwrites"),
         (Fault::NoEnd, "no-end"),
         (Fault::NoFileLock, "no-file-lock"),
         (Fault::AnySchema, "any-schema"),
@@ -229,17 +229,17 @@ impl Fault {
         (Fault::OneRow, "one-row"),
         (Fault::RemoveUnannounced, "remove-unannounced"),
         (Fault::RemovalDies, "removal-dies"),
-        (Fault::Recreation, "rebirth"),
-        (Fault::RecreatedAtStart, "reborn-at-start"),
+        (Fault::Recreation, "recreation"),
+        (Fault::RecreatedAtStart, "recreated-at-start"),
         (Fault::LastTemplate, "last-template"),
         (Fault::ApplyUnchecked, "apply-unchecked"),
         (Fault::StrictSharesLate, "strict-shares-late"),
         (Fault::StrictArrivesLate, "strict-arrives-late"),
         (Fault::NoOffset, "no-offset"),
         (Fault::NoCatchUp, "no-catch-up"),
-        (Fault::BirthUnheld, "birth-unheld"),
-        (Fault::BirthHoldsMore, "birth-holds-more"),
-        (Fault::LooseCreation, "loose-birth"),
+        (Fault::CreationUnheld, "creation-unheld"),
+        (Fault::CreationHoldsMore, "creation-holds-more"),
+        (Fault::LooseCreation, "loose-creation"),
         (Fault::NoIdentity, "no-identity"),
         (Fault::NoLease, "no-lease"),
         (Fault::CeilingFromRow, "ceiling-from-row"),

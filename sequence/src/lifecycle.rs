@@ -152,7 +152,7 @@ impl Directory {
             confirm,
         };
         let altered = self.change(name, act, condition, author).await?;
-        Ok(standing(&altered))
+        Ok(outcome_of(&altered))
     }
 
     /// Removes a caller's key, so that none of its numbers is issued any more. A second removal
@@ -169,7 +169,7 @@ impl Directory {
     ) -> Result<LifecycleOutcome, SequenceError> {
         let act = Act::RemovePeriod { period };
         let altered = self.change(name, act, condition, author).await?;
-        Ok(standing(&altered))
+        Ok(outcome_of(&altered))
     }
 
     /// Retires a sequence, so that none of its numbers is issued any more. A second retirement
@@ -184,7 +184,7 @@ impl Directory {
         author: Author,
     ) -> Result<LifecycleOutcome, SequenceError> {
         let altered = self.change(name, Act::Retire, condition, author).await?;
-        Ok(standing(&altered))
+        Ok(outcome_of(&altered))
     }
 
     /// Restores a retired sequence. It goes on above every number that was ever reserved from it.
@@ -198,7 +198,7 @@ impl Directory {
         author: Author,
     ) -> Result<LifecycleOutcome, SequenceError> {
         let altered = self.change(name, Act::Restore, condition, author).await?;
-        Ok(standing(&altered))
+        Ok(outcome_of(&altered))
     }
 
     fn definition(&self, name: &SequenceName, change: DefinitionChange, dry_run: bool) -> Act {
@@ -277,7 +277,7 @@ fn changed(name: SequenceName, altered: &Altered) -> Changed {
     }
 }
 
-fn standing(altered: &Altered) -> LifecycleOutcome {
+fn outcome_of(altered: &Altered) -> LifecycleOutcome {
     let before = altered.before.as_ref();
     LifecycleOutcome {
         changed: before.is_some_and(|before| {

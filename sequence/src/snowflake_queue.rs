@@ -60,7 +60,7 @@ enum Unserved {
     /// The waiter goes on waiting, for this.
     Needs(Need),
     /// Waiting does not help: the waiter gets this refusal.
-    Told(SequenceError),
+    Final(SequenceError),
 }
 
 impl SequenceActor {
@@ -109,7 +109,7 @@ impl SequenceActor {
                     }
                 }
                 Err(refused) => match self.unserved(snowflake, refused) {
-                    Unserved::Told(error) => {
+                    Unserved::Final(error) => {
                         let _gone = caller.answer.send(Err(error));
                     }
                     Unserved::Needs(need) => {
@@ -171,15 +171,14 @@ impl SequenceActor {
     }
 
     fn unserved(&self, snowflake: &SnowflakeIssuer, refused: NoIds) -> Unserved {
-        let told = |error| Unserved::Told(error);
         match refused {
             NoIds::NoLease | NoIds::Refused(Refused::Closed) => Unserved::Needs(Need::Lease),
-            NoIds::BeforeEpoch(wait) => told(clock_behind(wait)),
+            NoIds::BeforeEpoch(wait) => Unserved::Final(clock_behind(wait)),
             NoIds::Refused(Refused::Limit) => Unserved::Needs(Need::Time),
             NoIds::Refused(Refused::Ahead { ticks }) => {
                 let wait = until_later(snowflake.layout(), ticks);
                 if faults::is(Fault::ClockNotWaitedFor) {
-                    return told(clock_behind(wait));
+                    return Unserved::Final(clock_behind(wait));
                 }
                 let is_short =
                     snowflake.is_within_a_batch(ticks) || wait <= self.shared.settings.clock_wait;
@@ -189,9 +188,9 @@ impl SequenceActor {
                     Need::Another(wait)
                 })
             }
-            NoIds::Refused(Refused::TimeEnds) => told(self.time_ended()),
+            NoIds::Refused(Refused::TimeEnds) => Unserved::Final(self.time_ended()),
             NoIds::Refused(Refused::TooMany { most }) => {
-                told(SequenceError::BatchTooLarge { most })
+                Unserved::Final(SequenceError::BatchTooLarge { most })
             }
         }
     }
@@ -246,7 +245,7 @@ impl SequenceActor {
     pub(crate) fn refuse_unserved(
         &mut self,
         snowflake: &Arc<SnowflakeIssuer>,
-        told: &SequenceError,
+        refused: &SequenceError,
         context: &mut Context<Self>,
     ) {
         loop {
@@ -260,28 +259,28 @@ impl SequenceActor {
                 // As the clock advances, this worker id gets more time.
                 Need::Time
                     if snowflake.layout().high == High::Worker
-                        && matches!(told, SequenceError::ClockBehind { .. }) =>
+                        && matches!(refused, SequenceError::ClockBehind { .. }) =>
                 {
                     self.look_again(RENEWAL_PAUSE, context);
                     return;
                 }
                 // All other worker ids are held, and the present one can be used again after the
                 // wait.
-                Need::Another(wait) if matches!(told, SequenceError::NoWorkerId { .. }) => {
+                Need::Another(wait) if matches!(refused, SequenceError::NoWorkerId { .. }) => {
                     self.refuse_first(&clock_behind(wait));
                 }
-                Need::Another(_) => self.refuse_first(told),
-                Need::Time | Need::Lease => self.refuse_first(told),
+                Need::Another(_) => self.refuse_first(refused),
+                Need::Time | Need::Lease => self.refuse_first(refused),
             }
         }
     }
 
-    fn refuse_first(&mut self, told: &SequenceError) {
+    fn refuse_first(&mut self, refused: &SequenceError) {
         if let Some(caller) = self.next_caller() {
             // A name whose callers are refused is in use: it must not be parked.
             self.issuer.note_asked();
             // A caller who gave up needs no answer.
-            let _gone = caller.answer.send(Err(told.clone()));
+            let _gone = caller.answer.send(Err(refused.clone()));
         }
     }
 }

@@ -58,7 +58,7 @@ impl Database {
             counter_read::look(database, guard.clone(), CounterKey::whole(name.clone()))
         });
         let look = looking.await?;
-        match look.standing {
+        match look.entry {
             Some(found) => placement(&found, &self.identity),
             None if guard.is_satisfied_by(look.heartbeat) => Ok(LocalPlacement::Nowhere),
             None => Err(self.contradicted_by(&guard)),

@@ -81,7 +81,7 @@ pub(crate) async fn insert(
         tracing::warn!(
             target: TARGET,
             sequence = name.as_str(),
-            "a sequence is born exhausted: what `odometer recover` skipped is more than all of it"
+            "a sequence is created exhausted: what `odometer recover` skipped is more than all of it"
         );
     }
     let row = SequenceRow {

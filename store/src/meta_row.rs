@@ -36,11 +36,11 @@ use sea_orm::{
 
 /// Makes a query of `meta` lock the row as a creation does, until the end of the transaction.
 pub(crate) fn lock_for_creation(query: &mut SelectStatement, backend: DbBackend) {
-    if faults::is(Fault::BirthUnheld) {
+    if faults::is(Fault::CreationUnheld) {
         return;
     }
     match backend {
-        DbBackend::Postgres if faults::is(Fault::BirthHoldsMore) => query.lock(LockType::Share),
+        DbBackend::Postgres if faults::is(Fault::CreationHoldsMore) => query.lock(LockType::Share),
         DbBackend::Postgres => query.lock(LockType::KeyShare),
         DbBackend::MySql => query.lock(LockType::Share),
         DbBackend::Sqlite | _ => query,

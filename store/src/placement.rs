@@ -239,7 +239,7 @@ impl Stores {
                 }
                 Placement::In(index) => (index, None),
                 Placement::Claimed(index, definition) => {
-                    (index, asked.as_ref().map(|_may_be_born| definition))
+                    (index, asked.as_ref().map(|_may_be_created| definition))
                 }
                 Placement::Absent => match self.store_for_creation(&name, asked.as_ref()).await? {
                     Some(index) => (index, asked.clone()),

@@ -77,17 +77,17 @@ impl Database {
         &self,
         key: &CounterKey,
     ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
-        let standing = self.catalog_entry(key).await?;
-        let definition = self.definition_of(&standing)?;
-        if standing.has_removed(&key.period) {
+        let entry = self.catalog_entry(key).await?;
+        let definition = self.definition_of(&entry)?;
+        if entry.has_removed(&key.period) {
             return Err(StoreError::PeriodRemoved);
         }
-        let seen = standing.counter().map(|counter| counter.seen);
+        let seen = entry.counter().map(|counter| counter.seen);
         let listed = SequenceSummary {
             name: key.sequence.clone(),
-            state: standing.state,
+            state: entry.state,
             definition: Arc::new(definition),
-            version: standing.definition_version,
+            version: entry.definition_version,
         };
         Ok((listed, seen))
     }
@@ -98,26 +98,26 @@ impl Database {
             let CounterKey { sequence, period } = key.clone();
             async move { catalog::read(&database, sequence.as_str(), &period).await }
         });
-        let standing = read.await?.ok_or(StoreError::NotFound)?;
-        standing.check_here()?;
-        Ok(standing)
+        let entry = read.await?.ok_or(StoreError::NotFound)?;
+        entry.check_here()?;
+        Ok(entry)
     }
 
     /// Reads the definition of a sequence that lives in this database.
     pub(crate) fn definition_of(
         &self,
-        standing: &catalog::CatalogEntry,
+        entry: &catalog::CatalogEntry,
     ) -> Result<Definition, StoreError> {
-        catalog::read_definition(&standing.definition, &self.identity.label.store)
+        catalog::read_definition(&entry.definition, &self.identity.label.store)
             .map_err(|error| StoreError::Broken(error.to_string()))
     }
 
     pub(crate) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
-        let standing = self.catalog_entry(key).await?;
-        if standing.has_removed(&key.period) {
+        let entry = self.catalog_entry(key).await?;
+        if entry.has_removed(&key.period) {
             return Ok(None);
         }
-        let floor = standing.counter().map(|counter| counter.floor);
+        let floor = entry.counter().map(|counter| counter.floor);
         Ok(Some(floor.unwrap_or(i64::MIN)))
     }
 

@@ -34,19 +34,21 @@ fn every_step_of_a_walk_is_where_the_map_says() {
         .collect();
     assert!(steps.len() >= 30, "vacuous: {} steps", steps.len());
     for step in steps {
-        assert!(is_there(step), "{step}");
+        assert!(has_function(step), "{step}");
     }
 }
 
 #[test]
 fn a_step_that_moved_is_found_out() {
-    assert!(is_there("core/src/cursor/mod.rs: take"));
-    assert!(!is_there("core/src/cursor/mod.rs: takes"));
-    assert!(!is_there("core/src/cursor/moved.rs: take"));
+    assert!(has_function("core/src/cursor/mod.rs: take"));
+    assert!(!has_function("core/src/cursor/mod.rs: takes"));
+    assert!(!has_function("core/src/cursor/moved.rs: take"));
+    assert!(is_there("core/src/cursor/mod.rs"));
+    assert!(!is_there("core/src/cursor/moved.rs"));
 }
 
 /// Returns whether the file of an anchor `file: function` has this function.
-fn is_there(anchor: &str) -> bool {
+fn has_function(anchor: &str) -> bool {
     let Some((file, function)) = anchor.split_once(": ") else {
         return false;
     };
@@ -55,25 +57,47 @@ fn is_there(anchor: &str) -> bool {
     source.is_ok_and(|source| definitions.iter().any(|it| source.contains(it)))
 }
 
+/// Returns whether the file or folder exists, if the text names one.
+fn is_there(code: &str) -> bool {
+    !code.contains('/') || settings::repository().join(code).exists()
+}
+
 #[test]
 fn the_code_map_shows_what_there_is() {
     let rows = Document::read("ARCHITECTURE.md");
-    let rows = rows.rows_of(&["Path", "Owns", "Never knows", "Start reading at"]);
+    let rows = rows.rows_of(&["Path", "Owns", "Does not depend on", "Start reading at"]);
     assert!(rows.len() >= 12, "vacuous: {} rows", rows.len());
-    let touched = Document::read("ARCHITECTURE.md").rows_of(&["…", "Touch", "Held by"]);
-    assert!(touched.len() >= 4, "vacuous: {} rows", touched.len());
-    for cell in rows.iter().chain(&touched).flatten() {
+    for cell in rows.iter().flatten() {
         for code in inline_code(cell) {
-            let path = code.split(": ").next().unwrap_or(code);
-            if path.contains('/') {
-                assert!(settings::repository().join(path).exists(), "{path}");
-            }
+            assert!(is_there(code), "{code}");
         }
     }
     let folders: Vec<&str> = rows.iter().flat_map(|row| inline_code(&row[0])).collect();
     for folder in CRATES.iter().chain(&["tests", "bench"]) {
         let shown = format!("{folder}/");
         assert!(folders.contains(&shown.as_str()), "{folder} is not shown");
+    }
+}
+
+#[test]
+fn what_to_touch_for_a_new_thing_is_there() {
+    let document = Document::read("ARCHITECTURE.md");
+    let (_, lists) = document
+        .text
+        .split_once("## Where to add what")
+        .expect("the map says where to add what");
+    for code in inline_code(lists) {
+        assert!(is_there(code), "{code}");
+    }
+    let named: Vec<&str> = lists
+        .lines()
+        .filter(|line| line.starts_with("Test"))
+        .flat_map(inline_code)
+        .collect();
+    assert!(named.len() >= 10, "vacuous: {named:?}");
+    for test in named.chunks(2) {
+        let anchor = format!("{}: {}", test[1], test[0]);
+        assert!(has_function(&anchor), "{anchor}");
     }
 }
 

@@ -188,7 +188,7 @@ async fn the_runbook_restores_and_recovers_under_a_running_replica(backend: Back
             run_step(&database, &home, command);
             for _ in 0..50 {
                 client.next("orders").await;
-                client.next("born-later").await;
+                client.next("created-later").await;
             }
         } else if fence.kind == "sql" {
             database.execute(command).await;
@@ -206,7 +206,7 @@ async fn the_runbook_restores_and_recovers_under_a_running_replica(backend: Back
         "backup, rows taken away, restore, dry run, recovery"
     );
     let client = program.as_ref().expect("it runs").client();
-    for name in ["orders", "born-later"] {
+    for name in ["orders", "created-later"] {
         // Numbers that were in memory are issued first.
         wait::until("it is served from above", LIMIT, async || {
             let path = format!("/v1/sequences/{name}/next");

@@ -169,23 +169,24 @@ async fn replicas_that_use_a_new_name_at_once_create_it_once(backend: Backend) {
     let options = Program::options().database(&database.url);
     let programs = replicas(&options).await;
     for round in 0..10 {
-        let ledger = use_at_once(&programs, &format!("birth-{round}")).await;
+        let ledger = use_at_once(&programs, &format!("creation-{round}")).await;
         assert_eq!(ledger.n_numbers(), 12);
         assert_eq!(ledger.n_duplicates(), 0, "{ledger:?}");
     }
-    let born = "SELECT COUNT(*) FROM sequence WHERE name LIKE 'birth-%'";
-    assert_eq!(database.number(born).await, Some(10));
+    let created = "SELECT COUNT(*) FROM sequence WHERE name LIKE 'creation-%'";
+    assert_eq!(database.number(created).await, Some(10));
 }
 
-for_each_server!(names_that_are_born_again_are_found_out);
+for_each_server!(names_that_are_created_again_are_found_out);
 
-async fn names_that_are_born_again_are_found_out(backend: Backend) {
+async fn names_that_are_created_again_are_found_out(backend: Backend) {
     const MAX_ROUNDS: usize = 100;
     let database = TestDatabase::prepared(backend).await;
     let options = Program::options().database(&database.url);
-    let programs = replicas(&options.without_guards("birth-overwrites,no-went-back-checks")).await;
+    let programs =
+        replicas(&options.without_guards("creation-overwrites,no-went-back-checks")).await;
     for round in 0..MAX_ROUNDS {
-        let ledger = use_at_once(&programs, &format!("birth-{round}")).await;
+        let ledger = use_at_once(&programs, &format!("creation-{round}")).await;
         if ledger.n_duplicates() > 0 {
             return;
         }

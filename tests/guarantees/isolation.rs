@@ -23,9 +23,9 @@ struct Outcome {
     repeated: BTreeSet<String>,
 }
 
-for_each_server!(a_change_that_waited_for_a_birth_sees_its_numbers);
+for_each_server!(a_change_that_waited_for_a_creation_sees_its_numbers);
 
-async fn a_change_that_waited_for_a_birth_sees_its_numbers(backend: Backend) {
+async fn a_change_that_waited_for_a_creation_sees_its_numbers(backend: Backend) {
     let server = Server::start(backend).await;
     let database = TestDatabase::prepared_on(&server).await;
     for level in levels(backend) {
@@ -127,19 +127,22 @@ async fn one_change_that_waits(
     let taken = format!("/v1/sequences/{name}/next?period=k&count=10");
 
     // The creation holds the lock of the sequence's row, and waits.
-    let births = database.freeze_births(&name).await;
+    let creations = database.freeze_creations(&name).await;
     let call = (bearing.clone(), taken.clone());
-    let birth = tokio::spawn(async move { call.0.post(&call.1).await.expect("a reply") });
+    let creation = tokio::spawn(async move { call.0.post(&call.1).await.expect("a reply") });
     they_wait(database, false).await;
     let call = (changing.clone(), format!("/v1/sequences/{name}"));
     let format = json!({"format": "{period}-{value:b36}"});
     let change = tokio::spawn(async move { call.0.put(&call.1, &format).await.expect("a reply") });
     they_wait(database, true).await;
-    births.thaw().await;
+    creations.thaw().await;
 
-    let (birth, change) = (birth.await.expect("a task"), change.await.expect("a task"));
-    assert_eq!(birth.status, 200, "{birth:?}");
-    let mut printed: BTreeSet<String> = ids(&birth.json()).collect();
+    let (creation, change) = (
+        creation.await.expect("a task"),
+        change.await.expect("a task"),
+    );
+    assert_eq!(creation.status, 200, "{creation:?}");
+    let mut printed: BTreeSet<String> = ids(&creation.json()).collect();
     if !printed.contains("k-10") {
         // The change came first, so the ids have its format.
         assert_eq!(change.status, 200, "{change:?}");

@@ -1,10 +1,10 @@
 //! The guarantees under faults. Each guarantee has a control, which finds the fault when the guards
 //! are taken out.
 
-mod births;
 mod changes;
 mod chaos;
 mod commits;
+mod creations;
 mod crowd;
 mod cuts;
 mod directory;

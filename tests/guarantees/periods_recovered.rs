@@ -39,7 +39,7 @@ for_each_server!(periods_that_begin_at_their_start_after_a_recovery_repeat_numbe
 
 async fn periods_that_begin_at_their_start_after_a_recovery_repeat_numbers(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let options = options(&database).without_guards("reborn-at-start");
+    let options = options(&database).without_guards("recreated-at-start");
     let outcome = restore_and_recover(&database, &options).await;
     assert!(
         outcome.ledger.n_duplicates() > 0,

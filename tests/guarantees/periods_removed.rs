@@ -24,9 +24,9 @@ const BLOCK: u64 = 50;
 const AT_ONCE: u64 = 30;
 const CALLS: usize = 6;
 
-for_each_backend!(a_period_that_is_too_old_is_removed_and_never_born_again);
+for_each_backend!(a_period_that_is_too_old_is_removed_and_never_created_again);
 
-async fn a_period_that_is_too_old_is_removed_and_never_born_again(backend: Backend) {
+async fn a_period_that_is_too_old_is_removed_and_never_created_again(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let outcome = outlive(&database, &options(&database)).await;
     assert_eq!(outcome.ledger.n_duplicates(), 0, "{outcome:?}");
@@ -85,7 +85,7 @@ for_each_backend!(a_removed_key_without_a_tombstone_repeats_numbers);
 
 async fn a_removed_key_without_a_tombstone_repeats_numbers(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let options = options(&database).without_guards("rebirth");
+    let options = options(&database).without_guards("recreation");
     let (ledger, _) = remove_keys(&options).await;
     assert!(ledger.n_duplicates() > 0, "the check finds nothing");
 }

@@ -103,8 +103,8 @@ async fn a_format_changes_after_a_recovery_only_if_that_is_confirmed(backend: Ba
     let next = json!({"format": "C-{value}"});
     assert_eq!(client.define(BILLS, &next).await.status, 200);
     // The formats of a sequence that is created after the recovery were always known.
-    client.next("born-later").await;
-    assert_eq!(client.define("born-later", &lettered).await.status, 200);
+    client.next("created-later").await;
+    assert_eq!(client.define("created-later", &lettered).await.status, 200);
     program.stop().await;
 }
 

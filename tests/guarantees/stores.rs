@@ -61,7 +61,7 @@ impl Stage {
 fn a_name_lives_in_one_store() {
     run(async {
         let stage = Stage::new().await;
-        let ledger = born_with_different_stores(&stage, Program::options()).await;
+        let ledger = created_with_different_stores(&stage, Program::options()).await;
         assert_eq!(ledger.n_duplicates(), 0);
         let (here, there) = (names(&stage.default).await, names(&stage.other).await);
         let both: Vec<&String> = here.intersection(&there).collect();
@@ -78,27 +78,27 @@ fn a_name_lives_in_one_store() {
 }
 
 #[test]
-fn without_the_row_of_a_claim_a_name_is_born_in_two_stores() {
+fn without_the_row_of_a_claim_a_name_is_created_in_two_stores() {
     run(async {
         let stage = Stage::new().await;
         let options = Program::options().without_guards("no-claim-row");
-        let ledger = born_with_different_stores(&stage, options).await;
+        let ledger = created_with_different_stores(&stage, options).await;
         assert!(ledger.n_duplicates() > 0, "no name was met at once");
     });
 }
 
 #[test]
-fn without_claims_a_name_is_born_in_two_stores() {
+fn without_claims_a_name_is_created_in_two_stores() {
     run(async {
         let stage = Stage::new().await;
         let options = Program::options().without_guards("no-claims");
-        let ledger = born_with_different_stores(&stage, options).await;
+        let ledger = created_with_different_stores(&stage, options).await;
         assert!(ledger.n_duplicates() > 0, "the check finds nothing");
     });
 }
 
 /// Lets two replicas that would create all names in different stores use the names at once.
-async fn born_with_different_stores(stage: &Stage, options: Options) -> Ledger {
+async fn created_with_different_stores(stage: &Stage, options: Options) -> Ledger {
     let options = stage.options(options);
     let one = options.start_ready().await;
     let other = options
@@ -155,7 +155,7 @@ async fn names(database: &TestDatabase) -> BTreeSet<String> {
 }
 
 #[test]
-fn no_name_is_born_while_a_store_that_may_have_it_is_away() {
+fn no_name_is_created_while_a_store_that_may_have_it_is_away() {
     run(async {
         let stage = Stage::new().await;
         let program = stage.options(Program::options()).start_ready().await;
@@ -203,10 +203,10 @@ fn no_name_is_born_while_a_store_that_may_have_it_is_away() {
                 .await;
             }
         }
-        let born = [names(&stage.default).await, names(&stage.other).await];
+        let created = [names(&stage.default).await, names(&stage.other).await];
         assert!(
-            !born.iter().any(|names| names.contains("unborn")),
-            "{born:?}"
+            !created.iter().any(|names| names.contains("unborn")),
+            "{created:?}"
         );
     });
 }

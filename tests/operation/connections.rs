@@ -265,9 +265,9 @@ async fn waiting(database: &TestDatabase) -> Vec<String> {
 
 /// Takes the first number of the sequence that the test locks later. An impatient program may need
 /// several attempts for it.
-async fn born(program: &Program) {
+async fn created(program: &Program) {
     let client = program.client();
-    wait::until("it is born", LIMIT, async || {
+    wait::until("it is created", LIMIT, async || {
         let reply = client.post("/v1/sequences/locked/next").await;
         (reply.expect("a reply").status == 200).then_some(())
     })
@@ -312,7 +312,7 @@ fn behind_a_pooler_it_ends_on_the_server_as_well() {
 /// by `url`.
 async fn ends_on_the_server(database: &TestDatabase, url: &str) {
     let program = impatient(url).start_ready().await;
-    born(&program).await;
+    created(&program).await;
     let frozen = database.freeze().await;
     let one = abandoned(database, &program).await;
     wait::until("the server has ended it", LIMIT, async || {
@@ -334,7 +334,7 @@ async fn without_bounds_on_the_server_the_statement_lives_on(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = impatient(&database.url).without_guards("no-server-bounds,keep-dead-pool");
     let program = options.start_ready().await;
-    born(&program).await;
+    created(&program).await;
     let frozen = database.freeze().await;
     let one = abandoned(&database, &program).await;
     // A server may also end the statements of a connection that is given up, so this program keeps
@@ -405,10 +405,10 @@ async fn a_full_disk_is_told_of_and_waited_for(backend: Backend) {
     assert_eq!(client.next("warm").await, 1);
 
     disk.fill();
-    let mut n_born = 0;
+    let mut n_created = 0;
     let refused = wait::until("a call is refused", LIMIT, async || {
-        n_born += 1;
-        let path = format!("/v1/sequences/new-{n_born}/next");
+        n_created += 1;
+        let path = format!("/v1/sequences/new-{n_created}/next");
         let reply = client.post(&path).await.expect("a reply");
         (reply.status != 200).then_some(reply)
     })
@@ -421,7 +421,7 @@ async fn a_full_disk_is_told_of_and_waited_for(backend: Backend) {
     let said = "the database's disk is full";
     says(&program, said).await;
     for _ in 0..10 {
-        let path = format!("/v1/sequences/new-{n_born}/next");
+        let path = format!("/v1/sequences/new-{n_created}/next");
         let reply = client.post(&path).await.expect("a reply");
         // A smaller write may still find disk space.
         assert!(matches!(reply.status, 200 | 503), "{reply:?}");

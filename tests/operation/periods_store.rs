@@ -78,9 +78,9 @@ async fn each_period_is_counted_from_the_start(backend: Backend) {
     store.close(Duration::from_secs(5)).await;
 }
 
-for_each_backend!(a_removed_key_is_never_born_again);
+for_each_backend!(a_removed_key_is_never_created_again);
 
-async fn a_removed_key_is_never_born_again(backend: Backend) {
+async fn a_removed_key_is_never_created_again(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let store = connect(&database).await;
     define(&store, "batches", json!({"period": "keyed"}))
@@ -175,8 +175,8 @@ async fn a_period_that_three_replicas_begin_at_once_begins_once(backend: Backend
         many.spawn(async move { reserve(&store, &key("crowd", &format!("key-{n}")), 1).await });
     }
     let outcomes = many.join_all().await;
-    let n_born = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-    assert_eq!(n_born, 3, "{outcomes:?}");
+    let n_created = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert_eq!(n_created, 3, "{outcomes:?}");
     assert_eq!(outcomes.iter().filter(|one| is_too_many(one)).count(), 9);
     for store in stores {
         store.close(Duration::from_secs(5)).await;

@@ -52,7 +52,7 @@ fn slow_ones(log: &str) -> Vec<Value> {
 
 /// Uses names for the first time while the database is slow. Returns the log, and how long the
 /// calls took.
-async fn slow_births(options: &Options, proxy: &Proxy) -> (String, Duration) {
+async fn slow_creations(options: &Options, proxy: &Proxy) -> (String, Duration) {
     let options = options
         .clone()
         .env("ODOMETER_REFILL__DEADLINE", PATIENCE)
@@ -85,7 +85,7 @@ async fn slow_refills_are_logged_but_not_each(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = Program::options().database(&database.url_through(&proxy, server));
     let told = options.clone().env("ODOMETER_LOG__SLOW_REFILL", THRESHOLD);
-    let (log, lasted) = slow_births(&told, &proxy).await;
+    let (log, lasted) = slow_creations(&told, &proxy).await;
     let slow = slow_ones(&log);
     let most = 1 + usize::try_from(lasted.as_secs() / PAUSE_S).expect("a few") + 1;
     assert!((1..=most).contains(&slow.len()), "{lasted:?}: {log}");
@@ -116,7 +116,7 @@ async fn refills_below_the_threshold_are_no_event(backend: Backend) {
     let options = Program::options()
         .database(&database.url_through(&proxy, server))
         .env("ODOMETER_LOG__SLOW_REFILL", LONGER_THAN_A_RUN);
-    let (log, _) = slow_births(&options, &proxy).await;
+    let (log, _) = slow_creations(&options, &proxy).await;
     assert_eq!(slow_ones(&log), Vec::<Value>::new(), "{log}");
 }
 

@@ -94,7 +94,10 @@ fn a_recovery_is_for_all_stores_or_for_one() {
     run(async {
         let stage = Stage::new().await;
         stage.used().await;
-        let [here, there] = stage.next_values().await.map(|value| value.expect("born"));
+        let [here, there] = stage
+            .next_values()
+            .await
+            .map(|value| value.expect("created"));
         let only = ["recover", "--yes", "--skip", "1000", "--store", "other"];
         let finished = stage.options().run(&only);
         assert_eq!(finished.code, Some(0), "{finished}");

@@ -53,7 +53,7 @@ fn configured(home: &Path, templates: &str, database: &TestDatabase) -> Options 
 }
 
 /// Takes the first number of a new name. Returns the number and the name's definition.
-async fn born(client: &Client, name: &str) -> (i64, Value) {
+async fn created(client: &Client, name: &str) -> (i64, Value) {
     let first = client.next(name).await;
     (first, client.describe(name).await["definition"].take())
 }
@@ -62,7 +62,7 @@ async fn born(client: &Client, name: &str) -> (i64, Value) {
 async fn n_wrong(client: &Client) -> usize {
     let mut n_wrong = 0;
     for (name, first, step, max, block_min) in EXPECTED {
-        let (number, definition) = born(client, name).await;
+        let (number, definition) = created(client, name).await;
         let is_right = number == first
             && definition["step"] == step
             && definition["max"] == max

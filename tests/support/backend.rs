@@ -297,7 +297,7 @@ impl TestDatabase {
     /// Stops the creation of every counter whose sequence matches the SQL pattern `sequences`,
     /// until `Frozen::thaw`. Each creation stops in the middle of its transaction. Works for one
     /// pattern at a time, and on servers only.
-    pub async fn freeze_births(&self, sequences: &str) -> Frozen {
+    pub async fn freeze_creations(&self, sequences: &str) -> Frozen {
         match self.backend {
             Backend::Postgres => {
                 let wait = format!(
@@ -315,7 +315,7 @@ impl TestDatabase {
             }
             Backend::MariaDb => {
                 // The names of such locks belong to the whole server, not to one database.
-                let lock = "CONCAT(DATABASE(), '.births')";
+                let lock = "CONCAT(DATABASE(), '.creations')";
                 let wait = format!(
                     "CREATE TRIGGER wait BEFORE INSERT ON counter FOR EACH ROW \
                      SET @waited = IF(NEW.sequence LIKE '{sequences}', \
@@ -397,24 +397,7 @@ pub struct JournalRow {
 #[macro_export]
 macro_rules! for_each_backend {
     ($($name:ident),+ $(,)?) => {$(
-        mod $name {
-            use $crate::{Backend, run};
-
-            #[test]
-            fn sqlite() {
-                run(super::$name(Backend::Sqlite));
-            }
-
-            #[test]
-            fn postgres() {
-                run(super::$name(Backend::Postgres));
-            }
-
-            #[test]
-            fn mariadb() {
-                run(super::$name(Backend::MariaDb));
-            }
-        }
+        $crate::for_the_backends!($name: sqlite = Sqlite, postgres = Postgres, mariadb = MariaDb);
     )+};
 }
 
@@ -423,47 +406,21 @@ macro_rules! for_each_backend {
 #[macro_export]
 macro_rules! for_each_server {
     ($($name:ident),+ $(,)?) => {$(
-        mod $name {
-            use $crate::{Backend, run};
-
-            #[test]
-            fn postgres() {
-                run(super::$name(Backend::Postgres));
-            }
-
-            #[test]
-            fn mariadb() {
-                run(super::$name(Backend::MariaDb));
-            }
-        }
+        $crate::for_the_backends!($name: postgres = Postgres, mariadb = MariaDb);
     )+};
 }
 
-/// Makes the same tests for a program that runs in the process of the tests: on SQLite no server is
-/// needed, and the tests on servers are ignored unless `tests/run` asks for them.
+/// Makes the same tests as `for_each_backend` for a program that runs in the process of the tests.
+/// SQLite needs no server, and the tests on servers are ignored unless `tests/run` asks for them.
 #[macro_export]
 macro_rules! for_each_backend_in_process {
     ($($name:ident),+ $(,)?) => {$(
-        mod $name {
-            use $crate::{Backend, run};
-
-            #[test]
-            fn sqlite() {
-                run(super::$name(Backend::Sqlite));
-            }
-
-            #[test]
-            #[ignore = "needs a server: tests/run starts one"]
-            fn postgres() {
-                run(super::$name(Backend::Postgres));
-            }
-
-            #[test]
-            #[ignore = "needs a server: tests/run starts one"]
-            fn mariadb() {
-                run(super::$name(Backend::MariaDb));
-            }
-        }
+        $crate::for_the_backends!(
+            $name:
+            sqlite = Sqlite,
+            postgres = Postgres #[ignore = "needs a server: tests/run starts one"],
+            mariadb = MariaDb #[ignore = "needs a server: tests/run starts one"]
+        );
     )+};
 }
 
@@ -471,20 +428,28 @@ macro_rules! for_each_backend_in_process {
 #[macro_export]
 macro_rules! for_each_server_in_process {
     ($($name:ident),+ $(,)?) => {$(
+        $crate::for_the_backends!(
+            $name:
+            postgres = Postgres #[ignore = "needs a server: tests/run starts one"],
+            mariadb = MariaDb #[ignore = "needs a server: tests/run starts one"]
+        );
+    )+};
+}
+
+/// Makes the module of the tests of one function: a test for each backend that is named.
+#[macro_export]
+macro_rules! for_the_backends {
+    ($name:ident: $($test:ident = $backend:ident $(#[$attribute:meta])?),+) => {
         mod $name {
             use $crate::{Backend, run};
 
-            #[test]
-            #[ignore = "needs a server: tests/run starts one"]
-            fn postgres() {
-                run(super::$name(Backend::Postgres));
-            }
-
-            #[test]
-            #[ignore = "needs a server: tests/run starts one"]
-            fn mariadb() {
-                run(super::$name(Backend::MariaDb));
-            }
+            $(
+                #[test]
+                $(#[$attribute])?
+                fn $test() {
+                    run(super::$name(Backend::$backend));
+                }
+            )+
         }
-    )+};
+    };
 }

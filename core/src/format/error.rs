@@ -76,8 +76,8 @@ pub enum FormatError {
     },
     /// A literal next to the number could be read as one of its digits.
     #[error(
-        "has `{literal}` right beside `{{{field}}}`, where it could be mistaken for one of its \
-         digits; put a character between that is none, such as `-`"
+        "has `{literal}` next to `{{{field}}}`, where it could be mistaken for one of its digits; \
+         put another character between them, such as `-`"
     )]
     Mistakable {
         /// The literal.
@@ -110,10 +110,9 @@ pub enum FormatError {
     },
     /// Two pairs of key and number could print the same id.
     #[error(
-        "cannot always be read back: between `{{period}}`, whose keys vary in length, and the \
-         value there must be a character that is no digit of the value, such as `-`, right beside \
-         the value; or give the value a fixed width, as in `{{value:06}}`, with `overflow` \
-         \"refuse\""
+        "cannot always be read back: the keys of `{{period}}` vary in length, so put a character \
+         that is no digit of the value, such as `-`, between it and the value, next to the value; \
+         or give the value a fixed width, as in `{{value:06}}`, with `overflow` \"refuse\""
     )]
     Inseparable,
     /// The pattern has `{period}` twice, and the length of the period varies.

@@ -24,7 +24,9 @@ pub struct WantedDefinition {
 /// The first thing that cannot be used, with its key and its line.
 pub fn read(path: &Path) -> Result<Vec<WantedDefinition>, ConfigError> {
     let content = fs::read_to_string(path).map_err(|error| {
-        let problem = format!("the file of definitions cannot be read ({error}); mend its path");
+        let problem = format!(
+            "the file of definitions cannot be read ({error}); correct its path or its permissions"
+        );
         ConfigError::new(path.display().to_string(), problem)
     })?;
     parse(&content).map_err(|wrong| {

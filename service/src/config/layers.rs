@@ -93,7 +93,7 @@ fn text(name: &str, value: &OsString) -> Result<String, ConfigError> {
     value.to_str().map(str::to_owned).ok_or_else(|| {
         ConfigError::new(
             format!("environment variable {name}"),
-            "its value is not UTF-8; set it anew",
+            "its value is not UTF-8; set it to a text in UTF-8",
         )
     })
 }
@@ -194,7 +194,7 @@ fn file_layer(flags: &Flags, environment: &Environment) -> Result<Layer, ConfigE
         }
         Err(error) => {
             return Err(refused(format!(
-                "the configuration file cannot be read ({error}); mend it, or the path in --config or ODOMETER_CONFIG"
+                "the configuration file cannot be read ({error}); correct its permissions, or the path in --config or ODOMETER_CONFIG"
             )));
         }
     };

@@ -147,8 +147,8 @@ fn shared(share: &Value, section: &Map<String, Value>) -> Result<SequenceName, W
     let mut fields = section.keys().map(String::as_str);
     if let Some(field) = fields.find(|field| !OWN_KEYS.contains(field)) {
         let problem = format!(
-            "with `{field}` beside it, it is not known what is meant: give `share` alone, or the \
-             fields of a definition"
+            "stands next to `{field}`, and a template has one or the other: give `share` alone, or \
+             the fields of a definition"
         );
         return Err(wrong("share", problem));
     }

@@ -188,9 +188,11 @@ fn strict_order_may_be_relaxed_and_not_the_reverse() {
     });
 }
 
-for_each_backend!(a_name_born_with_strict_order_gives_its_first_callers_all_its_numbers);
+for_each_backend!(a_name_created_with_strict_order_gives_its_first_callers_all_its_numbers);
 
-async fn a_name_born_with_strict_order_gives_its_first_callers_all_its_numbers(backend: Backend) {
+async fn a_name_created_with_strict_order_gives_its_first_callers_all_its_numbers(
+    backend: Backend,
+) {
     let database = TestDatabase::prepared(backend).await;
     let program = Program::options()
         .database(&database.url)

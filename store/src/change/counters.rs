@@ -82,14 +82,13 @@ pub(crate) async fn found(
     }: WholeSequence<'_>,
     version: &mut ChangeVersion,
 ) -> Result<Result<ChangeTarget, StoreError>, DbErr> {
-    let Some(standing) = catalog::read(transaction, key.sequence.as_str(), &key.period).await?
-    else {
+    let Some(entry) = catalog::read(transaction, key.sequence.as_str(), &key.period).await? else {
         return Ok(Err(StoreError::NotFound));
     };
-    if let Err(error) = admit_period(change, definition, &standing) {
+    if let Err(error) = admit_period(change, definition, &entry) {
         return Ok(Err(error));
     }
-    let counter = match standing.counter() {
+    let counter = match entry.counter() {
         Some(counter) => counter,
         None if key.period.is_none() => {
             return Ok(Err(error::without_counter(&key.sequence)));
@@ -110,7 +109,7 @@ pub(crate) async fn found(
     if is_definition && catalog::has_periods(definition) {
         let of_periods = highest_of_periods(transaction, &key.sequence).await?;
         used.highest = of_periods.unwrap_or(definition.start);
-        used.issued = !standing.periods_removed_through.is_empty()
+        used.issued = !entry.periods_removed_through.is_empty()
             || is_any_made(transaction, &key.sequence).await?;
     }
     Ok(Ok(ChangeTarget { counter, used }))
@@ -120,13 +119,13 @@ pub(crate) async fn found(
 fn admit_period(
     change: &ChangeRequest,
     definition: &Arc<Definition>,
-    standing: &CatalogEntry,
+    entry: &CatalogEntry,
 ) -> Result<(), StoreError> {
-    let (version, counter) = (standing.definition_version, standing.counter());
+    let (version, counter) = (entry.definition_version, entry.counter());
     match &change.act {
         Act::Advance { period, .. } => {
             period::check(period, definition, version, counter)?;
-            if standing.has_removed(period) {
+            if entry.has_removed(period) {
                 return Err(StoreError::PeriodRemoved);
             }
             Ok(())

@@ -167,8 +167,8 @@ async fn found_row(
     if model.state != ELSEWHERE {
         baseline.note_forgotten_formats(Arc::make_mut(&mut definition), model.version);
     }
-    let standing = catalog::read(transaction, key.sequence.as_str(), &key.period).await?;
-    let counter = standing.and_then(|standing| standing.counter());
+    let entry = catalog::read(transaction, key.sequence.as_str(), &key.period).await?;
+    let counter = entry.and_then(|entry| entry.counter());
     if counter.is_none() && key.period.is_none() && model.state != ELSEWHERE {
         return Ok(Err(error::without_counter(&key.sequence)));
     }

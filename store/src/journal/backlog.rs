@@ -22,7 +22,7 @@ const SUCCESSES: u32 = 8;
 pub(crate) struct Backlog {
     rows: VecDeque<(JournalRow, BlockFate)>,
     /// How many rows at the front may be written already.
-    n_in_doubt: usize,
+    n_uncertain: usize,
 }
 
 impl Backlog {
@@ -33,9 +33,9 @@ impl Backlog {
     /// Returns the rows of the next write, and whether they may be written already. This is the
     /// same for all of these rows.
     pub(crate) fn next(&self, n_at_once: usize) -> (Vec<&(JournalRow, BlockFate)>, bool) {
-        let is_in_doubt = self.n_in_doubt > 0;
+        let is_in_doubt = self.n_uncertain > 0;
         let n_rows = match is_in_doubt {
-            true => n_at_once.min(self.n_in_doubt),
+            true => n_at_once.min(self.n_uncertain),
             false => n_at_once,
         };
         (self.rows.iter().take(n_rows).collect(), is_in_doubt)
@@ -44,7 +44,7 @@ impl Backlog {
     /// Removes the first `n_rows`, which are written.
     pub(crate) fn written(&mut self, n_rows: usize) {
         self.rows.drain(..n_rows.min(self.rows.len()));
-        self.n_in_doubt = self.n_in_doubt.saturating_sub(n_rows);
+        self.n_uncertain = self.n_uncertain.saturating_sub(n_rows);
     }
 
     /// Notes that the first `n_rows` may be written already. Returns how many rows must not be
@@ -53,9 +53,9 @@ impl Backlog {
     /// If a block may have been returned, another process may have adopted it, and its row may be
     /// removed. So the block's first row is not written again. Otherwise the block could be adopted
     /// twice.
-    pub(crate) fn doubt(&mut self, n_rows: usize) -> usize {
-        let n_in_doubt = self.n_in_doubt.max(n_rows).min(self.rows.len());
-        let later = self.rows.split_off(n_in_doubt);
+    pub(crate) fn mark_uncertain(&mut self, n_rows: usize) -> usize {
+        let n_uncertain = self.n_uncertain.max(n_rows).min(self.rows.len());
+        let later = self.rows.split_off(n_uncertain);
         let returned: HashSet<Uuid> = self
             .rows
             .iter()
@@ -66,9 +66,9 @@ impl Backlog {
             !matches!(fate, BlockFate::Returned { .. }) && returned.contains(&row.id)
         };
         self.rows.retain(|entry| !is_given_back(entry));
-        self.n_in_doubt = self.rows.len();
+        self.n_uncertain = self.rows.len();
         self.rows.extend(later);
-        n_in_doubt.saturating_sub(self.n_in_doubt)
+        n_uncertain.saturating_sub(self.n_uncertain)
     }
 }
 
@@ -147,11 +147,11 @@ mod tests {
             (2, BlockFate::Held),
             (3, BlockFate::Held),
         ]);
-        assert_eq!(backlog.doubt(2), 0);
+        assert_eq!(backlog.mark_uncertain(2), 0);
         let doubtful = vec![(1, BlockFate::Held), (2, BlockFate::Held)];
         assert_eq!(next(&backlog, 9), (doubtful.clone(), true));
         // A smaller write with an unknown outcome does not make the outcome of the others known.
-        assert_eq!(backlog.doubt(1), 0);
+        assert_eq!(backlog.mark_uncertain(1), 0);
         assert_eq!(next(&backlog, 9), (doubtful, true));
         backlog.written(1);
         assert_eq!(next(&backlog, 9), (vec![(2, BlockFate::Held)], true));
@@ -171,7 +171,7 @@ mod tests {
             (2, RETURNED),
         ];
         let mut backlog = backlog(&rows);
-        assert_eq!(backlog.doubt(4), 1);
+        assert_eq!(backlog.mark_uncertain(4), 1);
         // The return of the second block was never sent.
         let doubtful = vec![(2, BlockFate::Held), (1, RETURNED), (3, BlockFate::Held)];
         assert_eq!(next(&backlog, 9), (doubtful, true));

@@ -87,14 +87,14 @@ impl Database {
             self.heartbeat.contradicted(&guard);
             return Err(StoreError::WentBack);
         }
-        let standing = found.look.standing.ok_or(StoreError::NotFound)?;
-        standing.check_here()?;
-        if standing.has_removed(&key.period) {
+        let entry = found.look.entry.ok_or(StoreError::NotFound)?;
+        entry.check_here()?;
+        if entry.has_removed(&key.period) {
             return Err(StoreError::PeriodRemoved);
         }
-        let definition = self.definition_of(&standing)?;
+        let definition = self.definition_of(&entry)?;
         let definition = Arc::new(definition);
-        let (version, counter) = (standing.definition_version, standing.counter());
+        let (version, counter) = (entry.definition_version, entry.counter());
         period::check(&key.period, &definition, version, counter)?;
         // A period without a counter counts as if the counter were created now.
         let unused = || {

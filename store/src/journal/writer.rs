@@ -201,7 +201,7 @@ impl Writer {
             self.queue.note_failing(true);
             if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
                 batch.is_given_up.store(true, Ordering::Release);
-                self.queue.leave(backlog.doubt(n_rows), 0);
+                self.queue.leave(backlog.mark_uncertain(n_rows), 0);
             }
             if matches!(failure.cause(), Cause::Silent | Cause::Interrupted) {
                 pace.took_too_long(n_rows);

@@ -1,4 +1,6 @@
--- What stands under the key: {there, window, base, used, cap, ours}.
+-- Reads the window under the key, and changes nothing.
+-- Returns {exists, window, base, used, cap, ours}. `ours` is 1 if the window was written into this
+-- server's present data.
 local f = redis.call('HMGET', KEYS[1], 'w', 'id', 'base', 'used', 'cap')
 if not f[1] then return {0, 0, '0', 0, 0, 0} end
 local ours = 0

@@ -24,13 +24,13 @@ impl StrictReservation<'_> {
     /// window.
     pub(crate) async fn next_window(
         &mut self,
-        standing: Option<WindowState>,
+        in_redis: Option<WindowState>,
         looked: ReadCounter,
         generation: u64,
         n_changes: u64,
     ) -> Result<StepOutcome, StoreError> {
         let in_row = looked.window;
-        let was_installed = standing.is_some_and(|there| there.window == in_row.number)
+        let was_installed = in_redis.is_some_and(|there| there.window == in_row.number)
             || self.counter.has_used(in_row.number);
         if in_row.is_open && !was_installed && self.awaited != Some(in_row.number) {
             // Perhaps the window was opened just now, and is on its way to Redis.
@@ -55,15 +55,15 @@ impl StrictReservation<'_> {
             self.wait_for_leases(in_row.number).await?;
         }
         self.store
-            .note_opening(standing, in_row, self.n_full >= FULL_AGAIN);
-        self.open(looked, standing, generation, n_changes).await
+            .note_opening(in_redis, in_row, self.n_full >= FULL_AGAIN);
+        self.open(looked, in_redis, generation, n_changes).await
     }
 
     /// Opens the next window in the row, and installs it in Redis.
     async fn open(
         &mut self,
         looked: ReadCounter,
-        standing: Option<WindowState>,
+        in_redis: Option<WindowState>,
         generation: u64,
         n_changes: u64,
     ) -> Result<StepOutcome, StoreError> {
@@ -107,19 +107,19 @@ impl StrictReservation<'_> {
             rate: looked.rate,
             generation,
         };
-        self.install(window, in_row, standing, n_changes).await
+        self.install(window, in_row, in_redis, n_changes).await
     }
 
     /// Installs a window in Redis. The script is sent once.
     ///
     /// The script says which window it replaced, so it is known exactly which numbers no step can
-    /// take any more. `in_row` is the window that the row named before. `standing` is the window
+    /// take any more. `in_row` is the window that the row named before. `in_redis` is the window
     /// that Redis had when this replica looked.
     async fn install(
         &mut self,
         window: OpenWindow,
         in_row: WindowRow,
-        standing: Option<WindowState>,
+        in_redis: Option<WindowState>,
         n_changes: u64,
     ) -> Result<StepOutcome, StoreError> {
         let mut install = scripts::INSTALL.key(&self.redis_key);
@@ -142,11 +142,11 @@ impl StrictReservation<'_> {
             }
             // A later window stands there. The replica that installed it counts what it replaced.
             Ok(_) => {
-                self.abandon_uninstalled(&window, in_row, standing);
+                self.abandon_uninstalled(&window, in_row, in_redis);
                 Ok(StepOutcome::AfterPause)
             }
             Err(_) => {
-                self.abandon_uninstalled(&window, in_row, standing);
+                self.abandon_uninstalled(&window, in_row, in_redis);
                 self.away().await
             }
         }
@@ -158,12 +158,12 @@ impl StrictReservation<'_> {
         &self,
         window: &OpenWindow,
         in_row: WindowRow,
-        standing: Option<WindowState>,
+        in_redis: Option<WindowState>,
     ) {
-        let standing = standing.filter(|there| there.is_ours);
-        let unheard = standing.map_or(0, |there| {
-            let in_redis = there.cap.saturating_sub(there.used);
-            left_behind(&there, in_row, window).saturating_sub(in_redis)
+        let in_redis = in_redis.filter(|there| there.is_ours);
+        let unheard = in_redis.map_or(0, |there| {
+            let left = there.cap.saturating_sub(there.used);
+            left_behind(&there, in_row, window).saturating_sub(left)
         });
         self.abandon(AbandonedCause::Window, window.cap.saturating_add(unheard));
     }

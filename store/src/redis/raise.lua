@@ -1,4 +1,5 @@
--- ARGV: window, cap, milliseconds to live. The ceiling never falls; answers as `step.lua`.
+-- Raises the ceiling of a window, which never falls. ARGV: window, cap, milliseconds to live.
+-- Returns what `step.lua` returns.
 local f = redis.call('HMGET', KEYS[1], 'w', 'id', 'used', 'cap')
 if not f[1] then return {3, 0, 0} end
 if f[2] ~= identity() then return {4, 0, 0} end

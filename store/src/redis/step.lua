@@ -1,5 +1,7 @@
--- ARGV: window, count. {1, used, cap} after the step; {2, used, cap} where so many do not fit, and
--- nothing is changed; {3} nothing there, {4} not of this server's present data, {5} another window.
+-- Takes numbers of a window. ARGV: window, count.
+-- Returns {1, used, cap} after the step. All other replies change nothing: {2, used, cap} if so many
+-- numbers do not fit, {3, 0, 0} if the key does not exist, {4, 0, 0} if the window was not written
+-- into this server's present data, {5, 0, 0} if the key has another window.
 local f = redis.call('HMGET', KEYS[1], 'w', 'id', 'used', 'cap')
 if not f[1] then return {3, 0, 0} end
 if f[2] ~= identity() then return {4, 0, 0} end

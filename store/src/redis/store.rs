@@ -258,8 +258,8 @@ impl RedisStore {
     }
 
     /// Counts a window that is about to be opened, by what became of the window before it.
-    pub(crate) fn note_opening(&self, standing: Option<WindowState>, before: InRow, is_full: bool) {
-        let counted = if standing.is_none() && before.number == 0 {
+    pub(crate) fn note_opening(&self, in_redis: Option<WindowState>, before: InRow, is_full: bool) {
+        let counted = if in_redis.is_none() && before.number == 0 {
             &self.metrics().windows_first
         } else if is_full {
             &self.metrics().windows_full

@@ -180,16 +180,16 @@ impl<'a> StrictReservation<'a> {
     async fn establish(&mut self, generation: u64) -> Result<StepOutcome, StoreError> {
         let n_changes = self.counter.n_changes();
         let look = scripts::LOOK.key(&self.redis_key);
-        let standing = match self.server.run::<RawWindowState>(&look).await {
+        let in_redis = match self.server.run::<RawWindowState>(&look).await {
             Ok(raw) => WindowState::of(&raw),
             Err(_) => return self.away().await,
         };
         let looked = self.look().await?;
         self.is_fresh = true;
-        self.check_forward(standing, &looked)?;
+        self.check_forward(in_redis, &looked)?;
         let in_row = looked.window;
         let row_ends_at = looked.known.seen.next_value;
-        let there = standing.filter(|there| {
+        let there = in_redis.filter(|there| {
             let is_named = in_row.is_open && there.window == in_row.number;
             there.is_ours && (is_named || faults::is(Fault::NoRowCheck))
         });
@@ -216,7 +216,7 @@ impl<'a> StrictReservation<'a> {
                 return self.use_up(window, n_changes, left_in_row).await;
             }
         }
-        self.next_window(standing, looked, generation, n_changes)
+        self.next_window(in_redis, looked, generation, n_changes)
             .await
     }
 
@@ -260,10 +260,10 @@ impl<'a> StrictReservation<'a> {
     /// before, so a row that says less has gone back.
     fn check_forward(
         &self,
-        standing: Option<WindowState>,
+        in_redis: Option<WindowState>,
         looked: &ReadCounter,
     ) -> Result<(), StoreError> {
-        let Some(there) = standing else {
+        let Some(there) = in_redis else {
             return Ok(());
         };
         let set_aside_to = i64::try_from(there.cap)

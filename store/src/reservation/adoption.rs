@@ -103,10 +103,10 @@ impl Reservation<'_> {
         if let Err(failure) = &adopting {
             self.count_failed_write(failure);
             if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
-                self.doubt.adoption = Some((id, rest));
+                self.uncertain.adoption = Some((id, rest));
             }
         } else {
-            self.doubt.adoption = None;
+            self.uncertain.adoption = None;
         }
         let is_ours = adopting.map_err(AttemptError::Failed)?;
         if is_ours {
@@ -124,7 +124,8 @@ impl Reservation<'_> {
         known: &Resolved,
         guard: &HeartbeatGuard,
     ) -> Result<Option<Reserved>, AttemptError> {
-        let (Some(from), Some((id, rest))) = (self.request.adopt_from, self.doubt.adoption) else {
+        let (Some(from), Some((id, rest))) = (self.request.adopt_from, self.uncertain.adoption)
+        else {
             return Ok(None);
         };
         let is_ours = self.mark(id, rest, guard).await?;

@@ -32,7 +32,7 @@ pub(crate) fn survive(name: &SequenceName, failure: &StatementFailure) -> Result
 /// The reason why an attempt ended without a block.
 pub(crate) enum AttemptError {
     /// A final answer: another attempt would end in the same way.
-    Told(StoreError),
+    Final(StoreError),
     Failed(StatementFailure),
 }
 
@@ -40,7 +40,7 @@ impl AttemptError {
     /// Returns the error for the caller if no further attempt is made.
     pub(crate) fn untried(self) -> StoreError {
         match self {
-            AttemptError::Told(error) => error,
+            AttemptError::Final(error) => error,
             AttemptError::Failed(_) => StoreError::Unavailable,
         }
     }

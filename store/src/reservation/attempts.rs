@@ -63,7 +63,7 @@ pub(crate) struct Reservation<'a> {
     /// remembered until then would only meet a conflict.
     is_shared: bool,
     /// Writes with an unknown outcome, of this reservation or of an earlier one.
-    pub(crate) doubt: UncertainCounter,
+    pub(crate) uncertain: UncertainCounter,
     pub(crate) strict: StrictIn,
     /// The counter's window as it was last read.
     pub(crate) window: counter::WindowRow,
@@ -81,7 +81,7 @@ impl<'a> Reservation<'a> {
             adopt_from: request.adopt_from,
             n_conflicts: 0,
             is_shared: false,
-            doubt: database.uncertain_writes.take(&request.key),
+            uncertain: database.uncertain_writes.take(&request.key),
             counter: one_row::counter_of(&request.key),
             constraints: StripeConstraints::default(),
             strict: StrictIn::Row,
@@ -102,11 +102,11 @@ impl<'a> Reservation<'a> {
     pub(crate) async fn look(mut self) -> Result<ReadCounter, StoreError> {
         let outcome = self.look_attempts().await;
         // The next reservation of this counter settles the writes with an unknown outcome.
-        let doubt = std::mem::take(&mut self.doubt);
+        let uncertain = std::mem::take(&mut self.uncertain);
         let lost = self
             .database
             .uncertain_writes
-            .keep(&self.request.key, doubt);
+            .keep(&self.request.key, uncertain);
         self.abandon(lost.most());
         outcome
     }
@@ -120,7 +120,7 @@ impl<'a> Reservation<'a> {
             self.known = None;
             match self.read(&guard).await {
                 Ok(()) => {}
-                Err(AttemptError::Told(error)) => return Err(error),
+                Err(AttemptError::Final(error)) => return Err(error),
                 Err(AttemptError::Failed(failure)) => self.survive(&failure)?,
             }
             if let Some(known) = self.known.take() {
@@ -152,14 +152,14 @@ impl<'a> Reservation<'a> {
     pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
         let outcome = self.attempts().await;
         // The next read of the counter settles the writes with an unknown outcome.
-        let doubt = std::mem::take(&mut self.doubt);
+        let uncertain = std::mem::take(&mut self.uncertain);
         let lost = if matches!(outcome, Err(StoreError::PeriodRemoved)) {
             // Nobody reads this counter again, so the numbers count as abandoned now.
-            doubt
+            uncertain
         } else {
             self.database
                 .uncertain_writes
-                .keep(&self.request.key, doubt)
+                .keep(&self.request.key, uncertain)
         };
         self.abandon(lost.most());
         outcome
@@ -176,7 +176,7 @@ impl<'a> Reservation<'a> {
             match self.attempt(&guard).await {
                 Ok(Some(reserved)) => return Ok(reserved),
                 Ok(None) => {}
-                Err(AttemptError::Told(error)) => return Err(error),
+                Err(AttemptError::Final(error)) => return Err(error),
                 Err(AttemptError::Failed(failure)) => self.survive(&failure)?,
             }
             if Instant::now() >= self.until {
@@ -219,10 +219,10 @@ impl<'a> Reservation<'a> {
                 self.known = None;
                 return Ok(None);
             }
-            Err(error) => return Err(AttemptError::Told(error)),
+            Err(error) => return Err(AttemptError::Final(error)),
         };
         let block = Block::new(first, granted.count, step)
-            .map_err(|error| AttemptError::Told(StoreError::Broken(error.to_string())))?;
+            .map_err(|error| AttemptError::Final(StoreError::Broken(error.to_string())))?;
         self.raise(guard, known, block, granted.why).await
     }
 
@@ -244,35 +244,35 @@ impl<'a> Reservation<'a> {
             .await
             .map_err(AttemptError::Failed)?;
         if !guard.is_satisfied_by(look.heartbeat) {
-            return Err(AttemptError::Told(self.note_guard_failed(guard)));
+            return Err(AttemptError::Final(self.note_guard_failed(guard)));
         }
-        let Some(standing) = look.standing else {
+        let Some(entry) = look.entry else {
             return self.create(guard).await;
         };
-        standing.check_here().map_err(AttemptError::Told)?;
+        entry.check_here().map_err(AttemptError::Final)?;
         if let Some(agreed) = &self.constraints.agreed {
-            agreed.check(&standing).map_err(AttemptError::Told)?;
+            agreed.check(&entry).map_err(AttemptError::Final)?;
         }
-        if standing.state != LIVE {
-            return Err(AttemptError::Told(StoreError::Retired));
+        if entry.state != LIVE {
+            return Err(AttemptError::Final(StoreError::Retired));
         }
         // A removed period may have no counter, which does not mean that the store went back. So
         // this check comes before those for a store that went back.
-        if standing.has_removed(&self.request.key.period) {
-            return Err(AttemptError::Told(StoreError::PeriodRemoved));
+        if entry.has_removed(&self.request.key.period) {
+            return Err(AttemptError::Final(StoreError::PeriodRemoved));
         }
-        let definition = self.definition(&standing)?;
-        let (version, counter) = (standing.definition_version, standing.counter());
+        let definition = self.definition(&entry)?;
+        let (version, counter) = (entry.definition_version, entry.counter());
         if let Some(counter) = counter {
             self.check_forward(counter)?;
         }
         period::check(&self.request.key.period, &definition, version, counter)
-            .map_err(AttemptError::Told)?;
+            .map_err(AttemptError::Final)?;
         if let Some(counted_by) = &self.request.counted_by
             && !counted_by.has_same_periods(&definition)
         {
             let known = period::known(&definition, version, counter);
-            return Err(AttemptError::Told(StoreError::HasPeriods(Box::new(known))));
+            return Err(AttemptError::Final(StoreError::HasPeriods(Box::new(known))));
         }
         let Some(counter) = counter else {
             return self.create_counter(guard, &definition).await;
@@ -301,7 +301,7 @@ impl<'a> Reservation<'a> {
                     || counter.seen.next_value < seen.next_value)
                     && !faults::is(Fault::NoWentBackChecks) =>
             {
-                Err(AttemptError::Told(self.went_back()))
+                Err(AttemptError::Final(self.went_back()))
             }
             Some(_) | None => Ok(()),
         }
@@ -324,19 +324,16 @@ impl<'a> Reservation<'a> {
         StoreError::WentBack
     }
 
-    fn definition(
-        &self,
-        standing: &catalog::CatalogEntry,
-    ) -> Result<Arc<Definition>, AttemptError> {
+    fn definition(&self, entry: &catalog::CatalogEntry) -> Result<Arc<Definition>, AttemptError> {
         if let Some(known) = &self.request.known
-            && known.definition_version == standing.definition_version
+            && known.definition_version == entry.definition_version
         {
             return Ok(Arc::clone(&known.definition));
         }
         let store = &self.database.identity.label.store;
-        let read = catalog::read_definition(&standing.definition, store).map_err(|error| {
+        let read = catalog::read_definition(&entry.definition, store).map_err(|error| {
             tracing::error!(target: TARGET, sequence = self.request.key.sequence.as_str(), error = %error, "a stored definition cannot be read");
-            AttemptError::Told(StoreError::Broken(error.to_string()))
+            AttemptError::Final(StoreError::Broken(error.to_string()))
         })?;
         // Most sequences are created from the template, so they share one copy of the definition.
         Ok(match &self.request.template {

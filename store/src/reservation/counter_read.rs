@@ -23,7 +23,7 @@ pub(crate) struct CounterRead {
     /// `None` if the replica's row is gone.
     pub(crate) heartbeat: Option<i64>,
     /// `None` if there is no sequence with this name.
-    pub(crate) standing: Option<CatalogEntry>,
+    pub(crate) entry: Option<CatalogEntry>,
 }
 
 pub(crate) async fn look(
@@ -51,10 +51,10 @@ pub(crate) async fn look(
         return Err(DbErr::RecordNotFound("meta".to_owned()));
     };
     let definition: Option<String> = row.try_get("", "definition")?;
-    let standing = definition.map(|_there| CatalogEntry::from_query_result(&row, ""));
+    let entry = definition.map(|_there| CatalogEntry::from_query_result(&row, ""));
     Ok(CounterRead {
         heartbeat: row.try_get("", "beat")?,
-        standing: standing.transpose()?,
+        entry: entry.transpose()?,
     })
 }
 

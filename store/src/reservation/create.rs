@@ -32,7 +32,7 @@ impl Reservation<'_> {
         definition: &Definition,
     ) -> Result<(), AttemptError> {
         if self.request.key.period.is_none() {
-            return Err(AttemptError::Told(self.without_counter()));
+            return Err(AttemptError::Final(self.without_counter()));
         }
         self.check_creatable()?;
         self.create_period(guard, definition).await
@@ -50,13 +50,13 @@ impl Reservation<'_> {
     /// Refuses to create what this process has seen and what is now missing. After a recovery it
     /// may be created again, above everything that was seen.
     fn check_creatable(&self) -> Result<(), AttemptError> {
-        let may_be_born = self.request.last_seen.is_none()
+        let may_be_created = self.request.last_seen.is_none()
             || self.database.heartbeat.has_recovered()
             || faults::is(Fault::NoWentBackChecks);
-        if may_be_born {
+        if may_be_created {
             Ok(())
         } else {
-            Err(AttemptError::Told(self.went_back()))
+            Err(AttemptError::Final(self.went_back()))
         }
     }
 
@@ -64,15 +64,15 @@ impl Reservation<'_> {
     pub(crate) async fn create(&mut self, guard: &HeartbeatGuard) -> Result<(), AttemptError> {
         if self.constraints.agreed.is_some() {
             // The other members have the sequence, so it is copied from them.
-            return Err(AttemptError::Told(StoreError::Behind));
+            return Err(AttemptError::Final(StoreError::Behind));
         }
         self.check_creatable()?;
         let Some(template) = self.request.template.clone() else {
-            return Err(AttemptError::Told(StoreError::NotFound));
+            return Err(AttemptError::Final(StoreError::NotFound));
         };
         template
             .check_time(now_ms())
-            .map_err(|error| AttemptError::Told(StoreError::Definition(error)))?;
+            .map_err(|error| AttemptError::Final(StoreError::Definition(error)))?;
         self.database.admit_one_more(self.until).await?;
         let key = &self.request.key;
         let (name, guard_copy) = (key.sequence.clone(), guard.clone());
@@ -81,16 +81,16 @@ impl Reservation<'_> {
         let last_seen = self.request.last_seen.filter(|_| key.period.is_none());
         let above = last_seen.map_or(0, |seen| seen.next_value);
         let stripe = self.database.stripe;
-        let birth = self
+        let creation = self
             .database
             .connection
             .run(self.until, |database| {
                 creation::create(database, name, template, stripe, guard_copy, above)
             })
             .await;
-        match birth {
-            Ok(Creation::Contradicted) => Err(AttemptError::Told(self.note_guard_failed(guard))),
-            Ok(Creation::TooLow) => Err(AttemptError::Told(self.went_back())),
+        match creation {
+            Ok(Creation::Contradicted) => Err(AttemptError::Final(self.note_guard_failed(guard))),
+            Ok(Creation::TooLow) => Err(AttemptError::Final(self.went_back())),
             Ok(Creation::Created) => {
                 self.database.metrics.sequences_created.increment(1);
                 tracing::info!(
@@ -126,7 +126,7 @@ impl Database {
         self.n_sequences
             .store(exact.saturating_add(1), Ordering::Relaxed);
         if exact >= limit {
-            return Err(AttemptError::Told(StoreError::TooMany { limit }));
+            return Err(AttemptError::Final(StoreError::TooMany { limit }));
         }
         Ok(())
     }

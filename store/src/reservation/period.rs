@@ -92,29 +92,29 @@ impl Reservation<'_> {
         definition: &Definition,
     ) -> Result<(), AttemptError> {
         let most_keys = self.database.settings.keyed_periods;
-        let birth = PeriodCreation {
+        let creation = PeriodCreation {
             key: self.counter.clone(),
             above: self.request.last_seen.map_or(0, |seen| seen.next_value),
             most_keys: (definition.period == PeriodKind::Keyed).then_some(most_keys),
             stripe: self.database.stripe,
             guard: guard.clone(),
         };
-        let born = self
+        let created = self
             .database
             .connection
-            .run(self.until, |database| birth.run(database))
+            .run(self.until, |database| creation.run(database))
             .await;
-        match born {
+        match created {
             Ok(PeriodCreated::Contradicted) => {
-                Err(AttemptError::Told(self.note_guard_failed(guard)))
+                Err(AttemptError::Final(self.note_guard_failed(guard)))
             }
-            Ok(PeriodCreated::TooLow) => Err(AttemptError::Told(self.went_back())),
+            Ok(PeriodCreated::TooLow) => Err(AttemptError::Final(self.went_back())),
             Ok(PeriodCreated::TooMany { limit }) => {
-                Err(AttemptError::Told(StoreError::TooManyPeriods { limit }))
+                Err(AttemptError::Final(StoreError::TooManyPeriods { limit }))
             }
-            Ok(PeriodCreated::MissingCounter) => Err(AttemptError::Told(self.without_counter())),
+            Ok(PeriodCreated::MissingCounter) => Err(AttemptError::Final(self.without_counter())),
             Ok(PeriodCreated::Unreadable(text)) => {
-                Err(AttemptError::Told(StoreError::Broken(text)))
+                Err(AttemptError::Final(StoreError::Broken(text)))
             }
             Ok(PeriodCreated::Created) => {
                 tracing::debug!(
@@ -216,7 +216,7 @@ impl PeriodCreation {
                     target: TARGET,
                     sequence = self.key.sequence.as_str(),
                     period = self.key.period.as_str(),
-                    "a period is born exhausted: what `odometer recover` skipped is more than all of it"
+                    "a period is created exhausted: what `odometer recover` skipped is more than all of it"
                 );
             }
             Ok(PeriodCreated::Created)

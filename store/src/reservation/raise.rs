@@ -121,7 +121,7 @@ impl Reservation<'_> {
             Ok(true) => {
                 self.settle_uncertain_write(seen);
                 // An earlier write on the same condition can no longer be applied.
-                self.doubt.write = None;
+                self.uncertain.write = None;
                 self.count_reserved();
                 let after = SeenCounter {
                     next_value: block.end(),

@@ -62,7 +62,7 @@ impl Reservation<'_> {
     pub(crate) fn check_order(&self, known: &Resolved) -> Result<(), AttemptError> {
         if known.definition.kind == Kind::Snowflake {
             let known = Box::new(known.clone());
-            return Err(AttemptError::Told(StoreError::TimeOrdered(known)));
+            return Err(AttemptError::Final(StoreError::TimeOrdered(known)));
         }
         let fits = match &self.request.want {
             Want::Refill(_) => known.definition.order == Order::Relaxed,
@@ -72,7 +72,7 @@ impl Reservation<'_> {
         if fits {
             return Ok(());
         }
-        Err(AttemptError::Told(StoreError::OtherOrder {
+        Err(AttemptError::Final(StoreError::OtherOrder {
             known: Box::new(known.clone()),
             rate: self.stored_rate,
         }))
@@ -87,7 +87,7 @@ impl Reservation<'_> {
         match self.database.agrees() {
             _ if self.strict == StrictIn::Redis => {}
             Some(true) => {}
-            Some(false) => return Err(AttemptError::Told(StoreError::Unavailable)),
+            Some(false) => return Err(AttemptError::Final(StoreError::Unavailable)),
             None => {
                 // The record is read as soon as the database answers.
                 let unknown = Cause::Contention;
@@ -104,7 +104,7 @@ impl Reservation<'_> {
         if counts_here {
             return Ok(());
         }
-        Err(AttemptError::Told(StoreError::OtherOrder {
+        Err(AttemptError::Final(StoreError::OtherOrder {
             known: Box::new(known.clone()),
             rate: self.stored_rate,
         }))
@@ -118,9 +118,11 @@ impl Reservation<'_> {
     ) -> Result<Option<Reserved>, AttemptError> {
         let definition = &known.definition;
         let left = definition.left(known.seen.next_value);
-        let granted = self.granted(definition, left).map_err(AttemptError::Told)?;
+        let granted = self
+            .granted(definition, left)
+            .map_err(AttemptError::Final)?;
         let count = granted.count;
-        let broken = |error: String| AttemptError::Told(StoreError::Broken(error));
+        let broken = |error: String| AttemptError::Final(StoreError::Broken(error));
         // The block that this write gets if no other replica writes first. Its length is right in
         // any case.
         let expected = Block::new(known.seen.next_value, count, definition.step)

@@ -55,15 +55,15 @@ impl Agreed {
     ///
     /// # Errors
     /// `Behind`, or `Broken` if the row's definition cannot be read.
-    pub(crate) fn check(&self, standing: &CatalogEntry) -> Result<(), StoreError> {
-        let version = standing.definition_version;
+    pub(crate) fn check(&self, entry: &CatalogEntry) -> Result<(), StoreError> {
+        let version = entry.definition_version;
         if version < self.version {
             return Err(StoreError::Behind);
         }
-        if version == self.version && *standing.definition == *self.text {
+        if version == self.version && *entry.definition == *self.text {
             return Ok(());
         }
-        let read = catalog::read_definition(&standing.definition, &self.definition.store)
+        let read = catalog::read_definition(&entry.definition, &self.definition.store)
             .map_err(|error| StoreError::Broken(error.to_string()))?;
         let is_same = if version == self.version {
             read == *self.definition

@@ -18,7 +18,7 @@ const TARGET: &str = "odometer::store::reservation::suspect";
 impl Reservation<'_> {
     /// Notes a write whose outcome is unknown.
     pub(crate) fn uncertain_write(&mut self, seen: SeenCounter, block: Block) {
-        match &mut self.doubt.write {
+        match &mut self.uncertain.write {
             Some(uncertain_write) if uncertain_write.seen == seen => uncertain_write.add(block),
             earlier => {
                 let lost = earlier.replace(UncertainWrite::new(seen, block));
@@ -29,9 +29,13 @@ impl Reservation<'_> {
 
     /// Settles the uncertain write if the counter shows what became of it.
     pub(crate) fn settle_uncertain_write(&mut self, seen: SeenCounter) {
-        let lost = self.doubt.write.as_ref().and_then(|write| write.lost(seen));
+        let lost = self
+            .uncertain
+            .write
+            .as_ref()
+            .and_then(|write| write.lost(seen));
         if let Some(lost) = lost {
-            self.doubt.write = None;
+            self.uncertain.write = None;
             self.abandon(lost);
         }
     }

@@ -115,15 +115,15 @@ impl UncertainWrites {
 
     /// Keeps the uncertain writes of a counter for its next reservation. Returns what cannot be
     /// kept.
-    pub(crate) fn keep(&self, key: &CounterKey, doubt: UncertainCounter) -> UncertainCounter {
-        if doubt.is_none() {
-            return doubt;
+    pub(crate) fn keep(&self, key: &CounterKey, uncertain: UncertainCounter) -> UncertainCounter {
+        if uncertain.is_none() {
+            return uncertain;
         }
         let mut by_key = self.by_key.lock();
         if by_key.contains_key(key) || by_key.len() >= MAX_COUNTERS {
-            return doubt;
+            return uncertain;
         }
-        by_key.insert(key.clone(), doubt);
+        by_key.insert(key.clone(), uncertain);
         UncertainCounter::default()
     }
 
@@ -187,17 +187,17 @@ mod tests {
     fn a_doubt_is_kept_for_the_next_reservation_only() {
         let uncertain_writes = UncertainWrites::default();
         let key = CounterKey::whole(SequenceName::parse("orders").unwrap());
-        let doubt = UncertainCounter {
+        let uncertain = UncertainCounter {
             write: Some(uncertain_write(&[150])),
             adoption: None,
         };
-        assert_eq!(uncertain_writes.keep(&key, doubt.clone()).most(), 0);
+        assert_eq!(uncertain_writes.keep(&key, uncertain.clone()).most(), 0);
         // A second uncertain write of the same counter cannot be kept, so its numbers count as
         // abandoned at once.
-        assert_eq!(uncertain_writes.keep(&key, doubt.clone()).most(), 10);
+        assert_eq!(uncertain_writes.keep(&key, uncertain.clone()).most(), 10);
         assert_eq!(uncertain_writes.take(&key).most(), 10);
         assert_eq!(uncertain_writes.take(&key).most(), 0);
-        uncertain_writes.keep(&key, doubt);
+        uncertain_writes.keep(&key, uncertain);
         assert_eq!(uncertain_writes.end(), 10);
     }
 }

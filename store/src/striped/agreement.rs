@@ -29,7 +29,7 @@ const MAX_NAMES: usize = 262_144;
 #[derive(Clone, Debug)]
 pub(crate) struct MemberEntry {
     pub(crate) k: usize,
-    pub(crate) standing: CatalogEntry,
+    pub(crate) entry: CatalogEntry,
     pub(crate) definition: Arc<Definition>,
     /// Whether a number was ever reserved here of one of the sequence's periods. It is only set if
     /// the member was asked for the counter without a period.
@@ -38,31 +38,31 @@ pub(crate) struct MemberEntry {
 
 impl MemberEntry {
     pub(crate) fn version(&self) -> i64 {
-        self.standing.definition_version
+        self.entry.definition_version
     }
 
     pub(crate) fn is_live(&self) -> bool {
-        self.standing.state == LIVE
+        self.entry.state == LIVE
     }
 
     /// Says whether only reservations happened to the row between two reads of it.
     fn is_unchanged(&self, earlier: &Self) -> bool {
-        let revision = |found: &Self| found.standing.counter().map(|counter| counter.revision);
+        let revision = |found: &Self| found.entry.counter().map(|counter| counter.revision);
         self.k == earlier.k
             && self.version() == earlier.version()
-            && self.standing.definition == earlier.standing.definition
+            && self.entry.definition == earlier.entry.definition
             && revision(self) == revision(earlier)
     }
 
     /// Says whether the row only claims the name for another store.
     pub(crate) fn is_claim(&self) -> bool {
-        self.standing.state == ELSEWHERE
+        self.entry.state == ELSEWHERE
     }
 
     /// Says whether a number of the name was ever reserved here, which happens only to decided
     /// names. Changes raise both `version` and `revision`, and reservations raise `version` alone.
     pub(crate) fn was_used(&self) -> bool {
-        let counter = self.standing.counter();
+        let counter = self.entry.counter();
         self.has_used_periods
             || counter.is_some_and(|counter| counter.seen.version > counter.revision)
     }
@@ -256,7 +256,7 @@ mod tests {
         };
         MemberEntry {
             k,
-            standing: CatalogEntry::for_tests(&definition.to_stored(), version, i64::from(used)),
+            entry: CatalogEntry::for_tests(&definition.to_stored(), version, i64::from(used)),
             definition: Arc::new(definition),
             has_used_periods: false,
         }

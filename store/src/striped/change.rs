@@ -44,7 +44,7 @@ struct Participant {
 /// The reason why an attempt changed nothing, or why its outcome is unknown.
 enum Stop {
     /// Trying again gives the same answer.
-    Told(StoreError),
+    Final(StoreError),
     /// Another transaction was in the way.
     Again,
 }
@@ -79,7 +79,7 @@ impl Striped {
                     self.note_altered(name, &altered);
                     return Ok(altered);
                 }
-                Err(Stop::Told(error)) => return Err(error),
+                Err(Stop::Final(error)) => return Err(error),
                 Err(Stop::Again) if Instant::now() >= until => return Err(StoreError::NotChanged),
                 Err(Stop::Again) => backoff.wait(until).await,
             }
@@ -113,7 +113,7 @@ impl Striped {
             |member: &Member| !member.is_well() && faults::is(Fault::ChangeIncomplete);
         let is_away = |member: &&Arc<Member>| !member.is_well() && !is_left_out(member);
         if let Some(away) = self.members.iter().find(is_away) {
-            return Err(Stop::Told(missing(away)));
+            return Err(Stop::Final(missing(away)));
         }
         let until = Instant::now() + self.bounds.statement.timeout.mul_f64(HOLD_PART);
         let mut participants = Vec::with_capacity(self.members.len());
@@ -132,16 +132,16 @@ impl Striped {
                 Ok(Ok(Err(StoreError::WentBack))) => {
                     member.database.heartbeat.note_name_went_back(name);
                     member.database.connection.refresh.notify_one();
-                    return Err(Stop::Told(StoreError::WentBack));
+                    return Err(Stop::Final(StoreError::WentBack));
                 }
-                Ok(Ok(Err(error))) => return Err(Stop::Told(error)),
+                Ok(Ok(Err(error))) => return Err(Stop::Final(error)),
                 // The participant failed or is silent. It is not waited for any longer.
                 Ok(Err(_)) | Err(_) => return Err(participant.why().await),
             }
         }
         let decision = self
             .decide(name, act, condition, &parts)
-            .map_err(Stop::Told)?;
+            .map_err(Stop::Final)?;
         if decision.is_written {
             self.carry_out(participants, &decision, until).await?;
         }
@@ -159,7 +159,7 @@ impl Striped {
         act: &Act,
         condition: Condition,
     ) -> Result<ChangeRequest, Stop> {
-        let member = self.member(k).map_err(Stop::Told)?;
+        let member = self.member(k).map_err(Stop::Final)?;
         let key = CounterKey {
             sequence: name.clone(),
             period: act.period(),
@@ -167,8 +167,8 @@ impl Striped {
         let guard = match member.database.heartbeat.guard() {
             Ok(_) if act.is_dry_run() => None,
             Ok(guard) => Some(guard),
-            Err(StoreError::Unavailable) => return Err(Stop::Told(missing(member))),
-            Err(error) => return Err(Stop::Told(error)),
+            Err(StoreError::Unavailable) => return Err(Stop::Final(missing(member))),
+            Err(error) => return Err(Stop::Final(error)),
         };
         Ok(ChangeRequest {
             name: name.clone(),
@@ -205,21 +205,21 @@ impl Striped {
             return Err(failed.why().await);
         }
         let mut n_committed = 0;
-        let mut doubt = None;
+        let mut unknown = None;
         for participant in participants {
             match participant.commit().await {
                 Ok(()) => n_committed += 1,
                 // The first participant decides: nothing was committed, and nothing will be.
                 Err(StatementFailure::NotCommitted(cause))
-                    if n_committed == 0 && doubt.is_none() =>
+                    if n_committed == 0 && unknown.is_none() =>
                 {
                     return Err(again_or(&cause, StoreError::NotChanged));
                 }
                 // The member gets the change at its next use, like any change that it missed.
-                Err(failure) => doubt = Some(failure),
+                Err(failure) => unknown = Some(failure),
             }
         }
-        match doubt {
+        match unknown {
             None => Ok(()),
             Some(failure) => {
                 tracing::warn!(
@@ -228,7 +228,7 @@ impl Striped {
                     committed = n_committed,
                     "a change was not heard of from all databases"
                 );
-                Err(Stop::Told(StoreError::MayHaveChanged))
+                Err(Stop::Final(StoreError::MayHaveChanged))
             }
         }
     }
@@ -261,9 +261,9 @@ impl Participant {
                     return Stop::Again;
                 }
                 self.member.fail();
-                Stop::Told(missing(&self.member))
+                Stop::Final(missing(&self.member))
             }
-            Ok(Ok(_)) | Err(_) => Stop::Told(StoreError::NotChanged),
+            Ok(Ok(_)) | Err(_) => Stop::Final(StoreError::NotChanged),
         }
     }
 
@@ -356,6 +356,6 @@ fn again_or(cause: &Cause, error: StoreError) -> Stop {
     if matches!(cause, Cause::Contention | Cause::Interrupted) {
         Stop::Again
     } else {
-        Stop::Told(error)
+        Stop::Final(error)
     }
 }

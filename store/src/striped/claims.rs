@@ -94,6 +94,6 @@ impl Striped {
     }
 
     fn placement(&self, found: &MemberEntry) -> Result<LocalPlacement, StoreError> {
-        claim::placement(&found.standing, &self.member(found.k)?.database.identity)
+        claim::placement(&found.entry, &self.member(found.k)?.database.identity)
     }
 }

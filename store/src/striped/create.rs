@@ -194,15 +194,15 @@ impl Striped {
             member.database.heartbeat.contradicted(&guard);
             return Err(StoreError::WentBack);
         }
-        let Some(standing) = look.standing else {
+        let Some(entry) = look.entry else {
             return Ok(None);
         };
-        let definition = catalog::definition_in(&self.name, &standing.state, &standing.definition)?;
+        let definition = catalog::definition_in(&self.name, &entry.state, &entry.definition)?;
         Ok(Some(MemberEntry {
             k,
             definition,
             has_used_periods,
-            standing,
+            entry,
         }))
     }
 
@@ -333,7 +333,7 @@ async fn look_whole(
 ) -> Result<(counter_read::CounterRead, bool), DbErr> {
     let whole = key.period.is_none().then(|| key.sequence.clone());
     let look = counter_read::look(database.clone(), guard, key).await?;
-    let head = look.standing.as_ref().and_then(CatalogEntry::counter);
+    let head = look.entry.as_ref().and_then(CatalogEntry::counter);
     let is_unused = head.is_some_and(|head| head.seen.version <= head.revision);
     let (Some(name), true) = (whole, is_unused) else {
         return Ok((look, false));

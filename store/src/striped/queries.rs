@@ -107,7 +107,7 @@ impl Striped {
         }
         let read = alike.iter().filter_map(|found| {
             let stripe = self.member(found.k).ok()?.database.identity.stripe;
-            let next_value = found.standing.counter()?.seen.next_value;
+            let next_value = found.entry.counter()?.seen.next_value;
             Some(stripe.reached(&newest.definition, next_value))
         });
         let remembered = self.reached_of(key, &newest.definition, None);
@@ -117,7 +117,7 @@ impl Striped {
         });
         let listed = SequenceSummary {
             name: key.sequence.clone(),
-            state: newest.standing.state.clone(),
+            state: newest.entry.state.clone(),
             version: newest.version(),
             definition: Arc::clone(&newest.definition),
         };
@@ -130,7 +130,7 @@ impl Striped {
         if is_removed(&alike, &key.period) {
             return Ok(None);
         }
-        let floors = alike.iter().filter_map(|found| found.standing.counter());
+        let floors = alike.iter().filter_map(|found| found.entry.counter());
         let highest = floors.map(|counter| counter.floor).max();
         Ok(Some(highest.unwrap_or(i64::MIN)))
     }
@@ -216,5 +216,5 @@ impl Striped {
 
 /// Says whether one of the members has removed a period.
 fn is_removed(alike: &[MemberEntry], period: &Period) -> bool {
-    alike.iter().any(|found| found.standing.has_removed(period))
+    alike.iter().any(|found| found.entry.has_removed(period))
 }

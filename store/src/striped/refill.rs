@@ -302,12 +302,12 @@ impl Striped {
             if !agreed.is_like(&found.definition) {
                 continue;
             }
-            if found.standing.has_removed(&key.period) {
+            if found.entry.has_removed(&key.period) {
                 // The removal may have stopped before it came to this member.
                 return Err(StoreError::PeriodRemoved);
             }
             let stripe = self.member(found.k)?.database.identity.stripe;
-            let reached = found.standing.counter().map(|counter| {
+            let reached = found.entry.counter().map(|counter| {
                 let next_value = counter.seen.next_value;
                 stripe
                     .reached(&found.definition, next_value)

@@ -99,16 +99,16 @@ impl Striped {
         let member = self.member(k)?;
         let key = CounterKey::whole(name.clone());
         let seen = self.memory.view(&key, k).seen;
-        let counter = found.standing.counter();
+        let counter = found.entry.counter();
         let guard = member.database.heartbeat.guard()?;
         let mend = Repair {
             name: name.clone(),
             stripe: member.database.stripe,
             definition: Arc::clone(&found.definition),
-            text: found.standing.definition.clone(),
-            state: found.standing.state.clone(),
+            text: found.entry.definition.clone(),
+            state: found.entry.state.clone(),
             version: found.version(),
-            removed_through: found.standing.periods_removed_through.clone(),
+            removed_through: found.entry.periods_removed_through.clone(),
             floor: counter.map_or(found.definition.start, |counter| counter.floor),
             above: seen.map_or(0, |seen| seen.next_value),
             is_decided,

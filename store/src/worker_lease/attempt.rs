@@ -31,10 +31,10 @@ impl Database {
     pub(crate) fn judge(
         &self,
         failure: &StatementFailure,
-        doubt: &mut UncertainCall,
+        call: &mut UncertainCall,
     ) -> Result<(), LeaseError> {
         // First note whether the statement may be in the database. This holds for every cause.
-        doubt.note(failure);
+        call.note(failure);
         let error = match failure.cause() {
             Cause::Contention
             | Cause::Interrupted
@@ -54,7 +54,7 @@ impl Database {
                 LeaseError::Unavailable
             }
         };
-        Err(doubt.caller_error(error))
+        Err(call.caller_error(error))
     }
 
     /// Checks that the database answers and that its schema has leases. The schema is read until it
@@ -197,26 +197,23 @@ mod tests {
 
     #[test]
     fn after_an_attempt_that_may_have_been_done_no_failure_is_certain() {
-        let mut doubt = UncertainCall::default();
+        let mut call = UncertainCall::default();
         let away = || LeaseError::Unavailable;
-        doubt.note(&StatementFailure::NotCommitted(Cause::Silent));
-        assert!(matches!(
-            doubt.caller_error(away()),
-            LeaseError::Unavailable
-        ));
-        doubt.note(&StatementFailure::MayHaveCommitted(Cause::DiskFull(
+        call.note(&StatementFailure::NotCommitted(Cause::Silent));
+        assert!(matches!(call.caller_error(away()), LeaseError::Unavailable));
+        call.note(&StatementFailure::MayHaveCommitted(Cause::DiskFull(
             String::new(),
         )));
-        doubt.note(&StatementFailure::NotCommitted(Cause::Contention));
+        call.note(&StatementFailure::NotCommitted(Cause::Contention));
         for error in [away(), LeaseError::WentBack, LeaseError::Deadline] {
             assert!(matches!(
-                doubt.caller_error(error),
+                call.caller_error(error),
                 LeaseError::MayHaveHappened
             ));
         }
-        let lost = doubt.answered(LeaseError::Lost);
+        let lost = call.answered(LeaseError::Lost);
         assert!(matches!(lost, LeaseError::Lost));
-        let ahead = doubt.answered(LeaseError::ClockAhead { by_ms: 1 });
+        let ahead = call.answered(LeaseError::ClockAhead { by_ms: 1 });
         assert!(matches!(ahead, LeaseError::MayHaveHappened));
     }
 }

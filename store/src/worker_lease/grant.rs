@@ -42,7 +42,7 @@ pub(crate) struct LeaseCall {
     /// The token, the same in all attempts, so that each attempt finds what an earlier one got.
     pub(crate) token: Token,
     uncertain: Vec<Uncertain>,
-    pub(crate) doubt: UncertainCall,
+    pub(crate) call: UncertainCall,
     n_conflicts: u32,
     pub(crate) until: Instant,
 }
@@ -54,7 +54,7 @@ impl LeaseCall {
             store,
             token: Token::draw(),
             uncertain: Vec::new(),
-            doubt: UncertainCall::default(),
+            call: UncertainCall::default(),
             n_conflicts: 0,
             until,
         }
@@ -156,15 +156,15 @@ impl Database {
                     return Ok(lease);
                 }
                 Err(LeaseAttemptError::Conflict) => asking.n_conflicts += 1,
-                Err(LeaseAttemptError::Told(error)) => {
-                    return Err(asking.doubt.caller_error(error));
+                Err(LeaseAttemptError::Final(error)) => {
+                    return Err(asking.call.caller_error(error));
                 }
                 Err(LeaseAttemptError::Failed(failure)) => {
-                    self.judge(&failure, &mut asking.doubt)?
+                    self.judge(&failure, &mut asking.call)?
                 }
             }
             if n_attempts >= self.settings.attempts || Instant::now() >= asking.until {
-                return Err(asking.doubt.caller_error(LeaseError::Deadline));
+                return Err(asking.call.caller_error(LeaseError::Deadline));
             }
             backoff.wait(asking.until).await;
         }

@@ -72,7 +72,7 @@ impl Database {
         let until = Instant::now() + self.settings.deadline;
         match self.know_leases(until).await {
             Ok(()) => Ok(()),
-            Err(LeaseAttemptError::Told(error)) => Err(error),
+            Err(LeaseAttemptError::Final(error)) => Err(error),
             Err(LeaseAttemptError::Conflict | LeaseAttemptError::Failed(_)) => {
                 Err(LeaseError::Unavailable)
             }

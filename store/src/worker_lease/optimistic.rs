@@ -36,7 +36,7 @@ impl Database {
         asking: &mut LeaseCall,
     ) -> Result<Option<LeaseGrant>, LeaseError> {
         let first = self.lease_optimistically(asking).await;
-        let leased = self.followed(first, &mut asking.doubt);
+        let leased = self.followed(first, &mut asking.call);
         match &leased {
             Ok(Some(lease)) => self.unconfirmed_leases.note(&lease.key, &self.heartbeat),
             Ok(None) => {}
@@ -51,10 +51,10 @@ impl Database {
         key: &LeaseKey,
         ttl: Option<Duration>,
         until: Instant,
-        doubt: &mut UncertainCall,
+        call: &mut UncertainCall,
     ) -> Result<Option<LeaseGrant>, LeaseError> {
         let renewed = self.renew_optimistically(key, ttl, until).await;
-        let renewed = self.followed(renewed, doubt)?;
+        let renewed = self.followed(renewed, call)?;
         if let Some(lease) = &renewed {
             self.unconfirmed_leases.note(&lease.key, &self.heartbeat);
         }
@@ -67,10 +67,10 @@ impl Database {
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
         until: Instant,
-        doubt: &mut UncertainCall,
+        call: &mut UncertainCall,
     ) -> Result<First, LeaseError> {
         let ended = self.end_optimistically(key, unused_from_ms, until).await;
-        let ended = self.followed(ended.map(Some), doubt)?;
+        let ended = self.followed(ended.map(Some), call)?;
         Ok(ended.unwrap_or(First::Unknown))
     }
 
@@ -78,13 +78,13 @@ impl Database {
     fn followed<T>(
         &self,
         first: Result<Option<T>, LeaseAttemptError>,
-        doubt: &mut UncertainCall,
+        call: &mut UncertainCall,
     ) -> Result<Option<T>, LeaseError> {
         match first {
             Ok(done) => Ok(done),
             Err(LeaseAttemptError::Conflict) => Ok(None),
-            Err(LeaseAttemptError::Told(error)) => Err(error),
-            Err(LeaseAttemptError::Failed(failure)) => self.judge(&failure, doubt).map(|()| None),
+            Err(LeaseAttemptError::Final(error)) => Err(error),
+            Err(LeaseAttemptError::Failed(failure)) => self.judge(&failure, call).map(|()| None),
         }
     }
 

@@ -82,10 +82,10 @@ impl Database {
         key: &LeaseKey,
         ttl: Option<Duration>,
         until: Instant,
-        doubt: UncertainCall,
+        call: UncertainCall,
     ) -> Result<LeaseGrant, LeaseError> {
         let renewed = self
-            .repeated(until, doubt, |attempt| {
+            .repeated(until, call, |attempt| {
                 self.try_to_renew(key, ttl, attempt.until)
             })
             .await?;
@@ -152,10 +152,10 @@ impl Database {
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
         until: Instant,
-        doubt: UncertainCall,
+        call: UncertainCall,
         met_since: Option<Instant>,
     ) -> Result<(), LeaseError> {
-        self.repeated(until, doubt, |attempt| {
+        self.repeated(until, call, |attempt| {
             self.try_to_end(key, unused_from_ms, met_since, attempt)
         })
         .await
@@ -250,7 +250,7 @@ impl Database {
     async fn repeated<T, F, Fut>(
         &self,
         until: Instant,
-        mut doubt: UncertainCall,
+        mut call: UncertainCall,
         attempt: F,
     ) -> Result<T, LeaseError>
     where
@@ -264,11 +264,11 @@ impl Database {
             match attempt(Attempt { until, has_met }).await {
                 Ok(done) => return Ok(done),
                 Err(LeaseAttemptError::Conflict) => has_met = true,
-                Err(LeaseAttemptError::Told(error)) => return Err(doubt.answered(error)),
-                Err(LeaseAttemptError::Failed(failure)) => self.judge(&failure, &mut doubt)?,
+                Err(LeaseAttemptError::Final(error)) => return Err(call.answered(error)),
+                Err(LeaseAttemptError::Failed(failure)) => self.judge(&failure, &mut call)?,
             }
             if n_attempts >= self.settings.attempts || Instant::now() >= until {
-                return Err(doubt.caller_error(LeaseError::Deadline));
+                return Err(call.caller_error(LeaseError::Deadline));
             }
             backoff.wait(until).await;
         }

@@ -72,12 +72,12 @@ impl Stores {
         let (key, ttl) = (key.clone(), ttl.into());
         to_its_end(async move {
             let until = Instant::now() + database.settings.deadline;
-            let mut doubt = UncertainCall::default();
-            if let Some(lease) = database.renew_first(&key, ttl, until, &mut doubt).await? {
+            let mut call = UncertainCall::default();
+            if let Some(lease) = database.renew_first(&key, ttl, until, &mut call).await? {
                 return Ok(lease);
             }
             let handle = database.handle().clone();
-            let renewing = async move { database.renew_lease(&key, ttl, until, doubt).await };
+            let renewing = async move { database.renew_lease(&key, ttl, until, call).await };
             ended(handle.spawn(renewing.in_current_span()).await)
         })
         .await
@@ -97,9 +97,9 @@ impl Stores {
         let key = key.clone();
         to_its_end(async move {
             let until = Instant::now() + database.settings.deadline;
-            let mut doubt = UncertainCall::default();
+            let mut call = UncertainCall::default();
             let began = Instant::now();
-            let first = database.end_first(&key, unused_from_ms, until, &mut doubt);
+            let first = database.end_first(&key, unused_from_ms, until, &mut call);
             let met_since = match first.await? {
                 First::Ended => return Ok(()),
                 First::Unknown => None,
@@ -107,8 +107,7 @@ impl Stores {
             };
             let handle = database.handle().clone();
             let ending = async move {
-                let ending =
-                    database.give_back_lease(&key, unused_from_ms, until, doubt, met_since);
+                let ending = database.give_back_lease(&key, unused_from_ms, until, call, met_since);
                 ending.await
             };
             ended(handle.spawn(ending.in_current_span()).await)

@@ -13,7 +13,7 @@ use crate::worker_lease::lease::{LeaseError, MAX_AHEAD_MS, millis};
 /// Why an attempt did not succeed.
 pub(crate) enum LeaseAttemptError {
     /// Trying again gives the same answer.
-    Told(LeaseError),
+    Final(LeaseError),
     /// Another writer came first.
     Conflict,
     Failed(StatementFailure),
@@ -21,7 +21,7 @@ pub(crate) enum LeaseAttemptError {
 
 impl From<LeaseError> for LeaseAttemptError {
     fn from(error: LeaseError) -> Self {
-        Self::Told(error)
+        Self::Final(error)
     }
 }
 

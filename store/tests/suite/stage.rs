@@ -185,7 +185,7 @@ impl Stage {
         let frozen = match (self.database.backend, lock) {
             // Its whole file is locked.
             (Backend::Sqlite, _) | (_, Lock::Counters) => self.database.freeze().await,
-            (_, Lock::Creations) => self.database.freeze_births("%").await,
+            (_, Lock::Creations) => self.database.freeze_creations("%").await,
             (_, Lock::Blocks) => self.database.freeze_blocks().await,
             (_, Lock::Leases) => self.database.freeze_leases().await,
         };

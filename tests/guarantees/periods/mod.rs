@@ -302,7 +302,7 @@ async fn meet_calendars(backend: Backend, options: &Options) -> Option<String> {
         let whole =
             format!("SELECT next_value FROM counter WHERE sequence = '{name}' AND period = ''");
         let next_value = database.number(&whole).await;
-        let next_value = next_value.expect("it was born with that counter");
+        let next_value = next_value.expect("it was created with that counter");
         if !are_of_a_period || next_value > 1 {
             return Some(name.clone());
         }

@@ -107,7 +107,7 @@ async fn counted(database: &TestDatabase, column: &str, sequence: &str) -> i64 {
         Backend::Postgres | Backend::Sqlite => format!("\"{column}\""),
     };
     let query = format!("SELECT max({column}) FROM counter WHERE sequence = '{sequence}'");
-    database.number(&query).await.expect("it was born")
+    database.number(&query).await.expect("it was created")
 }
 
 /// Returns how many steps Redis made for all programs.

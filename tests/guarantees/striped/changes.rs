@@ -229,7 +229,7 @@ impl Row {
         let query =
             format!("SELECT definition, state, version FROM sequence WHERE name = '{name}'");
         let rows = database.query(&query).await;
-        let row = rows.first().expect("it was born");
+        let row = rows.first().expect("it was created");
         let version = "SELECT definitions_version FROM meta";
         Self {
             definition: row.try_get("", "definition").expect("a text"),

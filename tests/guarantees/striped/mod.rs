@@ -1,8 +1,8 @@
 //! Sequences that several databases share. Each database gives its own numbers, and any of them is
 //! enough to go on.
 
-mod births;
 mod changes;
+mod creations;
 mod outages;
 mod periods;
 mod reading;

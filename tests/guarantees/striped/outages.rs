@@ -272,7 +272,7 @@ impl Seen {
     /// Checks that every number was given by its database.
     async fn check_against(&self, databases: &[TestDatabase]) {
         for (k, database) in databases.iter().enumerate() {
-            let next_value = database.next_value(SEQUENCE).await.expect("it was born");
+            let next_value = database.next_value(SEQUENCE).await.expect("it was created");
             assert_eq!(residue(next_value), k, "{next_value} in database {k}");
             let own = self.values.iter().filter(|value| residue(**value) == k);
             let highest = own.max().expect("every database gave some");

@@ -132,7 +132,7 @@ fn what_was_agreed_before_a_recovery_keeps_no_name_from_its_numbers() {
         let dumps: Vec<_> = stripes.databases.iter().map(TestDatabase::dump).collect();
         client.define("kept", &json!({"description": "lost"})).await;
         values.extend(until_all_give(&client, "kept").await);
-        let mut reborn = until_all_give(&client, "lost").await;
+        let mut recreated = until_all_give(&client, "lost").await;
         for (database, dump) in stripes.databases.iter().zip(&dumps) {
             // A restore of MariaDB replaces one table after the other.
             database.execute("DELETE FROM replica").await;
@@ -141,7 +141,7 @@ fn what_was_agreed_before_a_recovery_keeps_no_name_from_its_numbers() {
         let skip = SKIP.to_string();
         let recovered = stripes.run(&["recover", "--yes", "--skip", &skip]);
         assert_eq!(recovered.code, Some(0), "{recovered}");
-        for (name, given) in [("kept", &mut values), ("lost", &mut reborn)] {
+        for (name, given) in [("kept", &mut values), ("lost", &mut recreated)] {
             let mut seen = BTreeSet::new();
             wait::until("every database gives numbers again", LIMIT, async || {
                 let path = format!("/v1/sequences/{name}/next");

@@ -281,7 +281,7 @@ struct Names {
     /// A name with a block that is returned in the dump, and that the first replica then adopts.
     adopted: String,
     /// A name that is created after the dump, and that the first replica uses.
-    born_later: String,
+    created_later: String,
     /// A name that nobody uses before the restore.
     fresh: String,
 }
@@ -292,13 +292,18 @@ impl Names {
         Self {
             unloaded: name(UNLOADED),
             adopted: name(ADOPTED),
-            born_later: name("born-later-"),
+            created_later: name("created-later-"),
             fresh: name("fresh-"),
         }
     }
 
     fn all(&self) -> impl Iterator<Item = &str> {
-        let own = [&self.unloaded, &self.adopted, &self.born_later, &self.fresh];
+        let own = [
+            &self.unloaded,
+            &self.adopted,
+            &self.created_later,
+            &self.fresh,
+        ];
         BUSY.into_iter().chain(own.map(String::as_str))
     }
 }
@@ -323,7 +328,7 @@ async fn round(database: &TestDatabase, options: &Options, notes: &Arc<Notes>, n
     next_beats(database).await;
     serve_some(notes, 300).await;
     for path in ["next", "next?count=70"] {
-        for name in [&names.adopted, &names.unloaded, &names.born_later] {
+        for name in [&names.adopted, &names.unloaded, &names.created_later] {
             notes.call(&clients[0], name, path).await;
         }
     }

@@ -103,10 +103,10 @@ fn only_the_number_alone_is_plain() {
 fn patterns_whose_ids_could_repeat_are_refused_saying_why() {
     for row in table(
         "
-        none  | INV2026{value:06}            | has `6` right beside `{value:06}`
-        none  | {value}0                     | has `0` right beside `{value}`
-        none  | INV{value:b36}               | has `V` right beside `{value:b36}`
-        none  | {value:b62}x                 | has `x` right beside
+        none  | INV2026{value:06}            | has `6` next to `{value:06}`
+        none  | {value}0                     | has `0` next to `{value}`
+        none  | INV{value:b36}               | has `V` next to `{value:b36}`
+        none  | {value:b62}x                 | has `x` next to
         none  | {period}-{value}             | has `{period}`, and counts without periods
         none  | {yyyy}-{value}               | has `{yyyy}`, and counts without periods
         none  | {check:luhn}{value}          | `{check:luhn}` before the value

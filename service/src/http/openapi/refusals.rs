@@ -144,7 +144,7 @@ const ADVANCING: &[Code] = &[
 ];
 
 /// The refusals of `DELETE` and `restore`.
-const LIVING: &[Code] = &[
+const CHANGING_STATE: &[Code] = &[
     Code::InvalidName,
     Code::InvalidParameter,
     Code::InvalidBody,
@@ -234,7 +234,7 @@ const LISTING_WORKERS: &[Code] = &[
 ];
 
 /// The refusals of calls that this replica answers from its memory alone.
-const LOOKING: &[Code] = &[
+const FROM_MEMORY: &[Code] = &[
     Code::InvalidParameter,
     Code::Forbidden,
     Code::MethodNotAllowed,
@@ -242,7 +242,7 @@ const LOOKING: &[Code] = &[
     Code::Internal,
 ];
 
-const WATCHING: &[Code] = &[
+const ONE_FROM_MEMORY: &[Code] = &[
     Code::InvalidName,
     Code::InvalidPeriod,
     Code::InvalidParameter,
@@ -274,13 +274,13 @@ pub(crate) fn add(operation: &mut Operation) {
         "getSequence" => READING,
         "defineSequence" => DEFINING,
         "advanceSequence" => ADVANCING,
-        "retireSequence" | "restoreSequence" => LIVING,
+        "retireSequence" | "restoreSequence" => CHANGING_STATE,
         "removePeriod" => REMOVING,
         "leaseWorker" => LEASING,
         "renewWorker" | "returnWorker" => HOLDING,
         "listWorkers" => LISTING_WORKERS,
-        "getReplica" | "listLiveSequences" => LOOKING,
-        "getLiveSequence" => WATCHING,
+        "getReplica" | "listLiveSequences" => FROM_MEMORY,
+        "getLiveSequence" => ONE_FROM_MEMORY,
         "checkReadiness" => READY,
         "getMetrics" | "getOpenApi" => SERVING,
         _ => &[Code::MethodNotAllowed],

@@ -19,18 +19,18 @@ const SKIPPED: i64 = 1000;
 const LOST: [&str; 2] = ["early-1", "early-2"];
 
 for_each_server!(
-    changes_get_through_however_many_births_there_are,
-    a_recovery_gets_through_and_no_birth_passes_it,
-    a_birth_that_holds_nothing_is_passed_by_a_recovery,
+    changes_get_through_however_many_creations_there_are,
+    a_recovery_gets_through_and_no_creation_passes_it,
+    a_creation_that_holds_nothing_is_passed_by_a_recovery,
 );
 
 /// Checks that a change completes in spite of any number of creations. On PostgreSQL, creations do
 /// not block a change at all. On MariaDB and MySQL, later creations wait behind the change.
-async fn changes_get_through_however_many_births_there_are(backend: Backend) {
+async fn changes_get_through_however_many_creations_there_are(backend: Backend) {
     let stage = Stage::new(backend, Program::options()).await;
     stage.client.define("changed", &json!({})).await;
-    let frozen = stage.database.freeze_births("early-%").await;
-    let early = stage.births(["early-1", "early-2", "early-3"]);
+    let frozen = stage.database.freeze_creations("early-%").await;
+    let early = stage.creations(["early-1", "early-2", "early-3"]);
     let of_early = stage.until_stopped(3).await;
     let client = stage.client.clone();
     let change = tokio::spawn(async move {
@@ -46,7 +46,7 @@ async fn changes_get_through_however_many_births_there_are(backend: Backend) {
         frozen.thaw().await;
     } else {
         let of_change = stage.until_blocked("UPDATE%meta%", &of_early).await;
-        let late = stage.births(["late"]);
+        let late = stage.creations(["late"]);
         stage.until_blocked("%FROM%meta%", &of_change).await;
         frozen.thaw().await;
         assert_eq!(change.await.expect("no panic").status, 200);
@@ -58,13 +58,13 @@ async fn changes_get_through_however_many_births_there_are(backend: Backend) {
 
 /// The control: later creations overtake a change that waits, so each of them adds to the wait.
 #[test]
-fn births_that_hold_more_keep_a_change_waiting() {
+fn creations_that_hold_more_keep_a_change_waiting() {
     run(async {
-        let options = Program::options().without_guards("birth-holds-more");
+        let options = Program::options().without_guards("creation-holds-more");
         let stage = Stage::new(Backend::Postgres, options).await;
         stage.client.define("changed", &json!({})).await;
-        let frozen = stage.database.freeze_births("early").await;
-        let early = stage.births(["early"]);
+        let frozen = stage.database.freeze_creations("early").await;
+        let early = stage.creations(["early"]);
         let of_early = stage.until_stopped(1).await;
         let client = stage.client.clone();
         let change = tokio::spawn(async move {
@@ -73,7 +73,7 @@ fn births_that_hold_more_keep_a_change_waiting() {
             reply.expect("a reply").status
         });
         stage.until_blocked("UPDATE%meta%", &of_early).await;
-        assert_eq!(numbers(stage.births(["late"])).await, [1]);
+        assert_eq!(numbers(stage.creations(["late"])).await, [1]);
         stage.until_blocked("UPDATE%meta%", &of_early).await;
         frozen.thaw().await;
         assert_eq!(change.await.expect("no panic"), 200);
@@ -82,11 +82,11 @@ fn births_that_hold_more_keep_a_change_waiting() {
     });
 }
 
-async fn a_recovery_gets_through_and_no_birth_passes_it(backend: Backend) {
+async fn a_recovery_gets_through_and_no_creation_passes_it(backend: Backend) {
     let stage = Stage::new(backend, Program::options()).await;
     let lost = stage.lose(LOST).await;
-    let frozen = stage.database.freeze_births("early-%").await;
-    let early = stage.births(LOST);
+    let frozen = stage.database.freeze_creations("early-%").await;
+    let early = stage.creations(LOST);
     let of_early = stage.until_stopped(2).await;
     let recovery = stage.recover();
     let recovers = match backend {
@@ -95,7 +95,7 @@ async fn a_recovery_gets_through_and_no_birth_passes_it(backend: Backend) {
     };
     let of_recovery = stage.until_blocked(recovers, &of_early).await;
     // Creations that come while the recovery waits stand behind it, so they do not delay it.
-    let late = stage.births(["late"]);
+    let late = stage.creations(["late"]);
     stage.until_blocked("%FROM%meta%", &of_recovery).await;
     frozen.thaw().await;
     recovery.await.expect("it ends well");
@@ -106,12 +106,12 @@ async fn a_recovery_gets_through_and_no_birth_passes_it(backend: Backend) {
     stage.program.stop().await;
 }
 
-async fn a_birth_that_holds_nothing_is_passed_by_a_recovery(backend: Backend) {
-    let options = Program::options().without_guards("birth-unheld");
+async fn a_creation_that_holds_nothing_is_passed_by_a_recovery(backend: Backend) {
+    let options = Program::options().without_guards("creation-unheld");
     let stage = Stage::new(backend, options).await;
     let lost = stage.lose(LOST).await;
-    let frozen = stage.database.freeze_births("early-%").await;
-    let early = stage.births(LOST);
+    let frozen = stage.database.freeze_creations("early-%").await;
+    let early = stage.creations(LOST);
     stage.until_stopped(2).await;
     stage.recover().await.expect("it ends well");
     frozen.thaw().await;
@@ -186,7 +186,7 @@ impl Stage {
     }
 
     /// Starts calls that create these names.
-    fn births<const N: usize>(&self, names: [&'static str; N]) -> Vec<JoinHandle<Reply>> {
+    fn creations<const N: usize>(&self, names: [&'static str; N]) -> Vec<JoinHandle<Reply>> {
         let calls = names.map(|name| {
             let client = self.client.clone();
             let path = format!("/v1/sequences/{name}/next");
@@ -205,12 +205,12 @@ impl Stage {
         })
     }
 
-    /// Waits until `n_births` creations are stopped, and returns their sessions.
-    async fn until_stopped(&self, n_births: usize) -> BTreeSet<i64> {
-        let what = format!("{n_births} births are stopped");
+    /// Waits until `n_creations` creations are stopped, and returns their sessions.
+    async fn until_stopped(&self, n_creations: usize) -> BTreeSet<i64> {
+        let what = format!("{n_creations} creations are stopped");
         wait::until(&what, LIMIT, async || {
             let found = self.stopped().await;
-            (found.len() == n_births).then_some(found)
+            (found.len() == n_creations).then_some(found)
         })
         .await
     }

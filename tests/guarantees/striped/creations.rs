@@ -9,20 +9,20 @@ use super::{
 use crate::support::{Link, Options, Program, run, settled, wait};
 
 #[test]
-fn a_database_that_missed_a_birth_serves_at_the_level_of_the_others() {
+fn a_database_that_missed_a_creation_serves_at_the_level_of_the_others() {
     run(async {
         let stripes = Stripes::new().await;
         for k in 0..KINDS.len() {
             let (first, level) = returned(&stripes, Program::options(), k).await;
             assert!(first > level, "{first} of {k} below {level}");
-            let query = format!("SELECT count(*) FROM sequence WHERE name = 'born-{k}'");
+            let query = format!("SELECT count(*) FROM sequence WHERE name = 'created-{k}'");
             assert_eq!(stripes.numbers(&query).await, [Some(1); KINDS.len()]);
         }
     });
 }
 
 #[test]
-fn without_levelling_a_database_that_missed_a_birth_starts_far_below() {
+fn without_levelling_a_database_that_missed_a_creation_starts_far_below() {
     run(async {
         let stripes = Stripes::new().await;
         let options = Program::options().without_guards("no-catch-up");
@@ -39,7 +39,7 @@ fn without_levelling_a_database_that_missed_a_birth_starts_far_below() {
 async fn returned(stripes: &Stripes, options: Options, k: usize) -> (i64, i64) {
     let program = stripes.options(options).start_ready().await;
     let client = program.client();
-    let name = format!("born-{k}");
+    let name = format!("created-{k}");
     stripes.set(k, Link::Cut);
     first(&client, &name).await;
     let values = until_so_many_give(&client, &name, KINDS.len() - 1).await;
@@ -57,27 +57,27 @@ async fn returned(stripes: &Stripes, options: Options, k: usize) -> (i64, i64) {
 }
 
 #[test]
-fn no_name_is_born_without_more_than_half_of_the_databases() {
+fn no_name_is_created_without_more_than_half_of_the_databases() {
     run(async {
         let stripes = Stripes::new().await;
-        let (twice, born) = born_apart(&stripes, Program::options()).await;
-        assert_eq!((twice, born), (0, 0));
+        let (twice, created) = created_apart(&stripes, Program::options()).await;
+        assert_eq!((twice, created), (0, 0));
     });
 }
 
 #[test]
-fn names_born_in_a_minority_repeat_numbers() {
+fn names_created_in_a_minority_repeat_numbers() {
     run(async {
         let stripes = Stripes::new().await;
-        let options = Program::options().without_guards("loose-birth");
-        let (twice, born) = born_apart(&stripes, options).await;
-        assert!(born > 0 && twice > 0, "the check finds nothing");
+        let options = Program::options().without_guards("loose-creation");
+        let (twice, created) = created_apart(&stripes, options).await;
+        assert!(created > 0 && twice > 0, "the check finds nothing");
     });
 }
 
 /// Lets two replicas create a name differently, each in another database. Returns how many numbers
 /// were issued twice, and how many in all.
-async fn born_apart(stripes: &Stripes, options: Options) -> (u64, usize) {
+async fn created_apart(stripes: &Stripes, options: Options) -> (u64, usize) {
     let (proxies, urls) = behind_proxies(&stripes.databases).await;
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let one = stripes.options(options.clone()).start_ready().await;
