@@ -19,7 +19,8 @@ const IDS: [(&str, &str); 4] = [
     ("id counted", "worker"),
     ("100 ids counted", "worker-batch"),
 ];
-const N_REQUESTS: u32 = 5000;
+/// A multiple of the requests that are sent together.
+const N_REQUESTS: u32 = 4800;
 const N_TAKES: u64 = 10_000;
 
 /// The cost of one take or of one request.
@@ -41,6 +42,7 @@ fn what_a_warm_number_costs_is_what_was_accepted() {
         }
         costs.insert("request", request("orders/next").await);
         costs.insert("request for 100", request("orders/next?count=100").await);
+        costs.insert("request of 16 sent together", requests_together(16).await);
         assert_eq!(costs["take"].allocations, 0.0, "a take allocates");
         assert_eq!(costs["take of 100"].allocations, 0.0, "a batch allocates");
         if settings::renews_costs() {
@@ -163,6 +165,15 @@ async fn request(path: &str) -> Cost {
 
 /// Measures one warm request with further headers.
 async fn request_with(path: &str, headers: &str) -> Cost {
+    requests(path, headers, 1).await
+}
+
+/// Measures one of `n_together` warm requests that are sent at once.
+async fn requests_together(n_together: u32) -> Cost {
+    requests("orders/next", "", n_together).await
+}
+
+async fn requests(path: &str, headers: &str, n_together: u32) -> Cost {
     let database = TestDatabase::prepared(Backend::Sqlite).await;
     let callgrind = Callgrind::new();
     let program = Program::options()
@@ -179,9 +190,9 @@ async fn request_with(path: &str, headers: &str) -> Cost {
     let request = format!("POST /v1/sequences/{path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     let mut connection = Connection::open(program.address()).await;
     // The first requests create what is created only once, so they are not counted.
-    ask(&mut connection, &request, 200).await;
+    ask(&mut connection, &request, 200, n_together).await;
     callgrind.count(program.id(), true).await;
-    ask(&mut connection, &request, N_REQUESTS).await;
+    ask(&mut connection, &request, N_REQUESTS, n_together).await;
     callgrind.count(program.id(), false).await;
     program.stop().await;
     let counted = callgrind.counted();
@@ -192,10 +203,17 @@ async fn request_with(path: &str, headers: &str) -> Cost {
     }
 }
 
-async fn ask(connection: &mut Connection, request: &str, times: u32) {
-    for _ in 0..times {
-        let reply = connection.exchange(request.as_bytes()).await;
-        assert_eq!(reply.status, 200, "{reply:?}");
+async fn ask(connection: &mut Connection, request: &str, times: u32, n_together: u32) {
+    let n_replies = usize::try_from(n_together).expect("few");
+    let requests = request.repeat(n_replies);
+    for _ in 0..times / n_together {
+        let replies = connection
+            .exchange_all(requests.as_bytes(), n_replies)
+            .await;
+        assert!(
+            replies.iter().all(|reply| reply.status == 200),
+            "{replies:?}"
+        );
     }
 }
 

@@ -10,6 +10,7 @@
 mod bounds;
 mod descriptors;
 mod guarded;
+mod heads;
 mod progress;
 mod watch;
 
