@@ -8,6 +8,7 @@
 
 use std::{
     future::Future,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -63,6 +64,10 @@ struct ConnectionPermit {
     _permit: OwnedSemaphorePermit,
     _counted: Present,
 }
+
+/// A statement, or a transaction, that keeps its result.
+type Statement = Pin<Box<dyn Future<Output = Result<(), DbErr>> + Send>>;
+type StatementTask = JoinHandle<Result<(), DbErr>>;
 
 pub struct Connection {
     runtime: Mutex<Option<Runtime>>,
@@ -168,10 +173,31 @@ impl Connection {
         Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
     {
         let (pool, permit) = self.permit(until).await?;
+        let result = Arc::new(Mutex::new(None));
+        let (slot, operation) = (Arc::clone(&result), operation(pool.database.clone()));
+        let statement = Box::pin(async move {
+            *slot.lock() = Some(operation.await?);
+            Ok(())
+        });
+        self.run_boxed(until, pool, permit, statement).await?;
+        let value = result.lock().take();
+        value.ok_or_else(|| {
+            StatementFailure::MayHaveCommitted(Cause::Broken("its task was stopped".to_owned()))
+        })
+    }
+
+    /// Does what [`Self::run`] does, with a permit. This is compiled once, and not once for each
+    /// statement.
+    async fn run_boxed(
+        self: &Arc<Self>,
+        until: Instant,
+        pool: ConnectionPool,
+        permit: ConnectionPermit,
+        statement: Statement,
+    ) -> Result<(), StatementFailure> {
         let generation = pool.generation;
-        let operation = operation(pool.database);
         let statement = async move {
-            let outcome = operation.await;
+            let outcome = statement.await;
             drop(permit);
             outcome
         };
@@ -182,11 +208,11 @@ impl Connection {
                 return Err(StatementFailure::NotCommitted(cause));
             }
         };
-        drop(pool.runtime);
+        drop((pool.runtime, pool.database));
         let sent = Instant::now();
         let timeout_left = until.saturating_duration_since(sent).min(self.timeout);
         let failure = match self.outcome(&mut task, timeout_left, generation).await {
-            Some(Ok(Ok(value))) => return Ok(value),
+            Some(Ok(Ok(()))) => return Ok(()),
             Some(Ok(Err(error))) => StatementFailure::from(error),
             Some(Err(_stopped)) => {
                 StatementFailure::MayHaveCommitted(Cause::Broken("its task was stopped".to_owned()))
@@ -202,12 +228,12 @@ impl Connection {
     }
 
     /// Waits for a statement's end. Returns `None` if the statement is not waited for any longer.
-    async fn outcome<T>(
+    async fn outcome(
         &self,
-        task: &mut JoinHandle<T>,
+        task: &mut StatementTask,
         timeout_left: Duration,
         generation: u64,
-    ) -> Option<Result<T, JoinError>> {
+    ) -> Option<Result<Result<(), DbErr>, JoinError>> {
         let unsuspicious = timeout_left.min(self.timeout / SUSPICIOUS_PART);
         if let Ok(ended) = timeout(unsuspicious, &mut *task).await {
             return Some(ended);
@@ -256,12 +282,7 @@ impl Connection {
     /// Watches a statement that no caller waits for any more. If the statement is silent at
     /// `silent_at`, its pool is replaced. That is after `store.timeout` in all, and after the time
     /// for making its connection. A new pool would only make the connection once more.
-    fn watch_silent<T: Send + 'static>(
-        self: &Arc<Self>,
-        task: JoinHandle<T>,
-        silent_at: Instant,
-        generation: u64,
-    ) {
+    fn watch_silent(self: &Arc<Self>, task: StatementTask, silent_at: Instant, generation: u64) {
         let connection = Arc::clone(self);
         self.handle.spawn(async move {
             if timeout_at(silent_at.into(), task).await.is_err() {

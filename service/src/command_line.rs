@@ -167,7 +167,7 @@ async fn ask_to_recover(
     config: &Config,
     store: Option<&str>,
     skip: Option<u64>,
-    tell: &mut impl FnMut(String),
+    tell: &mut (dyn FnMut(String) + Send),
 ) -> Result<(), CommandFailure> {
     if !std::io::stdin().is_terminal() {
         return Err(CommandFailure::configuration(

@@ -27,7 +27,10 @@ pub async fn migrate(config: &Config) -> Result<(), CommandFailure> {
 ///
 /// # Errors
 /// Something would keep `serve` from starting, or from issuing numbers.
-pub async fn check(config: &Config, tell: &mut impl FnMut(String)) -> Result<(), CommandFailure> {
+pub async fn check(
+    config: &Config,
+    tell: &mut (dyn FnMut(String) + Send),
+) -> Result<(), CommandFailure> {
     tell(format!(
         "configuration: good; `odometer serve` would listen on {}",
         config.listen
@@ -51,7 +54,7 @@ pub async fn recover(
     store: Option<&str>,
     skip: Option<u64>,
     is_dry_run: bool,
-    tell: &mut impl FnMut(String),
+    tell: &mut (dyn FnMut(String) + Send),
 ) -> Result<(), CommandFailure> {
     let Some(skip) = skip.filter(|skip| *skip > 0) else {
         return Err(CommandFailure::configuration(

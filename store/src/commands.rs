@@ -1,5 +1,6 @@
 //! Runs the commands on every database of every store, one after the other.
 
+use futures_util::future::BoxFuture;
 use migration::Migrated;
 use odometer_database::{
     failure::StatementFailure,
@@ -25,21 +26,23 @@ use crate::{
 ///
 /// # Errors
 /// Why some databases could not be migrated.
-pub async fn migrate(
-    settings: &StoresSettings,
-    tell: &mut impl FnMut(String),
-) -> Result<(), StartError> {
-    let mut failed = Vec::new();
-    for store in 0..settings.stores.len() {
-        migrate_store(&settings.databases(store), &mut failed, tell).await;
-    }
-    all_of(failed)
+pub fn migrate<'a>(
+    settings: &'a StoresSettings,
+    tell: &'a mut (dyn FnMut(String) + Send),
+) -> BoxFuture<'a, Result<(), StartError>> {
+    Box::pin(async move {
+        let mut failed = Vec::new();
+        for store in 0..settings.stores.len() {
+            migrate_store(&settings.databases(store), &mut failed, tell).await;
+        }
+        all_of(failed)
+    })
 }
 
 async fn migrate_store(
     databases: &[DatabaseSettings],
     failed: &mut Vec<StartError>,
-    tell: &mut impl FnMut(String),
+    tell: &mut (dyn FnMut(String) + Send),
 ) {
     let n_failed = failed.len();
     for database in databases {
@@ -114,18 +117,20 @@ async fn record_redis(database: &DatabaseSettings, target: &Target) -> Result<()
 ///
 /// # Errors
 /// Why numbers could not be issued from some databases.
-pub async fn check(
-    settings: &StoresSettings,
-    tell: &mut impl FnMut(String),
-) -> Result<(), StartError> {
-    let mut failed = Vec::new();
-    for database in settings.all_databases() {
-        match Box::pin(check_one(&database)).await {
-            Ok(found) => found.into_iter().for_each(&mut *tell),
-            Err(error) => failed.push(error.of(&database.identity.label)),
+pub fn check<'a>(
+    settings: &'a StoresSettings,
+    tell: &'a mut (dyn FnMut(String) + Send),
+) -> BoxFuture<'a, Result<(), StartError>> {
+    Box::pin(async move {
+        let mut failed = Vec::new();
+        for database in settings.all_databases() {
+            match Box::pin(check_one(&database)).await {
+                Ok(found) => found.into_iter().for_each(&mut *tell),
+                Err(error) => failed.push(error.of(&database.identity.label)),
+            }
         }
-    }
-    all_of(failed)
+        all_of(failed)
+    })
 }
 
 async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartError> {
@@ -191,6 +196,9 @@ async fn and_servers(error: StartError, database: &DatabaseSettings) -> StartErr
     }
 }
 
+/// The name of a store, if there are several, and what its recovery did.
+type RecoveredStore = (Option<String>, Result<Recovered, StartError>);
+
 /// Lets every sequence of one store, or of all stores, go on `n_steps` steps further. Changes
 /// nothing if `is_dry_run`.
 ///
@@ -199,28 +207,30 @@ async fn and_servers(error: StartError, database: &DatabaseSettings) -> StartErr
 ///
 /// # Errors
 /// There is no such store.
-pub async fn recover(
-    settings: &StoresSettings,
-    store: Option<&str>,
+pub fn recover<'a>(
+    settings: &'a StoresSettings,
+    store: Option<&'a str>,
     n_steps: u64,
     is_dry_run: bool,
-) -> Result<Vec<(Option<String>, Result<Recovered, StartError>)>, StartError> {
-    if let Some(wanted) = store
-        && !settings.stores.iter().any(|store| store.name == wanted)
-    {
-        return Err(StartError::Configuration(format!(
-            "--store: there is no store `{wanted}`; give one of {}",
-            settings.names().join(", ")
-        )));
-    }
-    let mut outcomes = Vec::new();
-    for database in settings.all_databases() {
-        let identity = &database.identity;
-        if store.is_none_or(|wanted| wanted == &*identity.label.store) {
-            let recovered = recover::recover(&database, n_steps, is_dry_run).await;
-            let named = (!identity.is_only).then(|| identity.to_string());
-            outcomes.push((named, recovered.map_err(|error| error.of(&identity.label))));
+) -> BoxFuture<'a, Result<Vec<RecoveredStore>, StartError>> {
+    Box::pin(async move {
+        if let Some(wanted) = store
+            && !settings.stores.iter().any(|store| store.name == wanted)
+        {
+            return Err(StartError::Configuration(format!(
+                "--store: there is no store `{wanted}`; give one of {}",
+                settings.names().join(", ")
+            )));
         }
-    }
-    Ok(outcomes)
+        let mut outcomes = Vec::new();
+        for database in settings.all_databases() {
+            let identity = &database.identity;
+            if store.is_none_or(|wanted| wanted == &*identity.label.store) {
+                let recovered = recover::recover(&database, n_steps, is_dry_run).await;
+                let named = (!identity.is_only).then(|| identity.to_string());
+                outcomes.push((named, recovered.map_err(|error| error.of(&identity.label))));
+            }
+        }
+        Ok(outcomes)
+    })
 }

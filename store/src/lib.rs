@@ -3,6 +3,9 @@
 //! This crate owns every row and every statement about sequences. It knows neither HTTP nor actors.
 //! The crate `sequence` decides who issues the numbers of a block, and to whom.
 //!
+//! The futures that it returns are boxed. Otherwise each crate that awaits one would compile it once
+//! more, with all that it awaits.
+//!
 //! Read first:
 //!
 //! - `stores.rs`: offers all stores to the rest of the program.

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::future::{join_all, select_all, try_join_all};
+use futures_util::future::{BoxFuture, join_all, select_all, try_join_all};
 use odometer_core::{
     definition::{Definition, Order},
     name::SequenceName,
@@ -67,37 +67,39 @@ impl Stores {
     ///
     /// # Errors
     /// A problem that does not pass by waiting, if it can be seen without the databases.
-    pub async fn connect(
+    pub fn connect(
         settings: StoresSettings,
         metrics: Arc<Metrics>,
-    ) -> Result<Arc<Self>, StartError> {
-        let (tell_recovery, recoveries) = mpsc::unbounded_channel();
-        let process = Process {
-            holder: holder_name().into(),
-            metrics,
-            recoveries: tell_recovery,
-        };
-        let (tell, news) = mpsc::channel(NEWS_AHEAD);
-        let places = 0..settings.stores.len();
-        let start = settings.bounds.statement.schema_wait + START;
-        // All at once, because the start waits a little for each database that is away.
-        let connecting =
-            places.map(|index| Store::connect(&settings, index, &process, tell.clone()));
-        let mut stores = try_join_all(connecting).await?.into_iter();
-        let Some(default) = stores.next() else {
-            let problem = "stores: there is none".to_owned();
-            return Err(StartError::Configuration(problem));
-        };
-        Ok(Arc::new(Self {
-            default,
-            others: stores.collect(),
-            names: settings.names().into_iter().map(Arc::from).collect(),
-            placements: RememberedPlacements::default(),
-            holder: process.holder,
-            started: Instant::now(),
-            start,
-            news: Mutex::new(Some(Following { news, recoveries })),
-        }))
+    ) -> BoxFuture<'static, Result<Arc<Self>, StartError>> {
+        Box::pin(async move {
+            let (tell_recovery, recoveries) = mpsc::unbounded_channel();
+            let process = Process {
+                holder: holder_name().into(),
+                metrics,
+                recoveries: tell_recovery,
+            };
+            let (tell, news) = mpsc::channel(NEWS_AHEAD);
+            let places = 0..settings.stores.len();
+            let start = settings.bounds.statement.schema_wait + START;
+            // All at once, because the start waits a little for each database that is away.
+            let connecting =
+                places.map(|index| Store::connect(&settings, index, &process, tell.clone()));
+            let mut stores = try_join_all(connecting).await?.into_iter();
+            let Some(default) = stores.next() else {
+                let problem = "stores: there is none".to_owned();
+                return Err(StartError::Configuration(problem));
+            };
+            Ok(Arc::new(Self {
+                default,
+                others: stores.collect(),
+                names: settings.names().into_iter().map(Arc::from).collect(),
+                placements: RememberedPlacements::default(),
+                holder: process.holder,
+                started: Instant::now(),
+                start,
+                news: Mutex::new(Some(Following { news, recoveries })),
+            }))
+        })
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Store> {
@@ -132,27 +134,29 @@ impl Stores {
     ///
     /// A store that turns out to be unfit long after the start is only logged, if another store
     /// answers.
-    pub async fn fatal(&self) -> StartError {
-        let mut waiting: Vec<_> = self
-            .all()
-            .zip(&self.names)
-            .map(|(store, name)| Box::pin(async move { (name, store.fatal().await) }))
-            .collect();
-        while !waiting.is_empty() {
-            let ((name, error), _, others) = select_all(waiting).await;
-            let is_alone = self.all().all(|store| store.contact() != Contact::Up);
-            if is_alone || self.started.elapsed() < self.start {
-                return error;
+    pub fn fatal<'a>(&'a self) -> BoxFuture<'a, StartError> {
+        Box::pin(async move {
+            let mut waiting: Vec<_> = self
+                .all()
+                .zip(&self.names)
+                .map(|(store, name)| Box::pin(async move { (name, store.fatal().await) }))
+                .collect();
+            while !waiting.is_empty() {
+                let ((name, error), _, others) = select_all(waiting).await;
+                let is_alone = self.all().all(|store| store.contact() != Contact::Up);
+                if is_alone || self.started.elapsed() < self.start {
+                    return error;
+                }
+                tracing::error!(
+                    target: TARGET,
+                    store = &**name,
+                    error = %error,
+                    "the store is not fit to be used: its sequences are refused until a restart"
+                );
+                waiting = others;
             }
-            tracing::error!(
-                target: TARGET,
-                store = &**name,
-                error = %error,
-                "the store is not fit to be used: its sequences are refused until a restart"
-            );
-            waiting = others;
-        }
-        std::future::pending().await
+            std::future::pending().await
+        })
     }
 
     /// Returns the best contact that is known of any store.
@@ -180,11 +184,13 @@ impl Stores {
 
     /// Resolves when one store answers, and the others answer too or take longer than
     /// `OTHERS_TIMEOUT`.
-    pub async fn reached(&self) {
-        let all = || self.all().map(|store| Box::pin(store.reached()));
-        select_all(all()).await;
-        // The start goes on without the stores that are later.
-        let _in_time = tokio::time::timeout(OTHERS_TIMEOUT, join_all(all())).await;
+    pub fn reached<'a>(&'a self) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let all = || self.all().map(|store| Box::pin(store.reached()));
+            select_all(all()).await;
+            // The start goes on without the stores that are later.
+            let _in_time = tokio::time::timeout(OTHERS_TIMEOUT, join_all(all())).await;
+        })
     }
 
     /// Returns at most `limit` counters that are in use, from each store the most recently used
@@ -192,22 +198,27 @@ impl Stores {
     ///
     /// # Errors
     /// Why the store did not answer.
-    pub async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
-        let all = self.all().map(|store| store.recently_used(limit));
-        let mut of_each = Vec::new();
-        let mut refused = None;
-        for found in join_all(all).await {
-            match found {
-                // The default store decides in which store a name lives, so nothing is checked
-                // here.
-                Ok(found) => of_each.push(found),
-                Err(error) => refused = Some(error),
+    pub fn recently_used<'a>(
+        &'a self,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<CounterKey>, StoreError>> {
+        Box::pin(async move {
+            let all = self.all().map(|store| store.recently_used(limit));
+            let mut of_each = Vec::new();
+            let mut refused = None;
+            for found in join_all(all).await {
+                match found {
+                    // The default store decides in which store a name lives, so nothing is checked
+                    // here.
+                    Ok(found) => of_each.push(found),
+                    Err(error) => refused = Some(error),
+                }
             }
-        }
-        match refused {
-            Some(error) if of_each.is_empty() => Err(error),
-            Some(_) | None => Ok(recent::in_turn(of_each, limit)),
-        }
+            match refused {
+                Some(error) if of_each.is_empty() => Err(error),
+                Some(_) | None => Ok(recent::in_turn(of_each, limit)),
+            }
+        })
     }
 
     /// Reserves in a task that runs to its end. The outcome arrives at the receiver.
@@ -256,17 +267,21 @@ impl Stores {
     }
 
     /// Waits until the journals have all rows that were queued.
-    pub async fn flush_journal(&self) {
-        join_all(self.all().map(Store::flush_journal)).await;
+    pub fn flush_journal<'a>(&'a self) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            join_all(self.all().map(Store::flush_journal)).await;
+        })
     }
 
     /// Waits until the journal of one store has all queued rows. If there is no store of this name,
     /// waits for all journals.
-    pub async fn flush_journal_of(&self, store: &str) {
-        match self.index_of(store) {
-            Some(index) => self.at(index).flush_journal().await,
-            None => self.flush_journal().await,
-        }
+    pub fn flush_journal_of<'a>(&'a self, store: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            match self.index_of(store) {
+                Some(index) => self.at(index).flush_journal().await,
+                None => self.flush_journal().await,
+            }
+        })
     }
 
     /// Returns the contact of the store of this name, or the best contact if there is no such
@@ -282,15 +297,17 @@ impl Stores {
     ///
     /// # Errors
     /// Why the sequence was not changed, or that it may have been changed.
-    pub async fn alter(
-        &self,
-        name: &SequenceName,
+    pub fn alter<'a>(
+        &'a self,
+        name: &'a SequenceName,
         act: Act,
         condition: Condition,
         last_seen: Option<SeenCounter>,
-    ) -> Result<Altered, StoreError> {
-        self.alter_in_placement(name, act, condition, last_seen)
-            .await
+    ) -> BoxFuture<'a, Result<Altered, StoreError>> {
+        Box::pin(async move {
+            self.alter_in_placement(name, act, condition, last_seen)
+                .await
+        })
     }
 
     /// Runs work to its end that must not stop half-way when its caller gives up.
@@ -303,9 +320,15 @@ impl Stores {
 
     /// Returns names of live sequences that a caller of `name` may have meant, at most a few
     /// hundred of each store. A store that takes longer than `time_limit` adds none.
-    pub async fn names_like(&self, name: &SequenceName, time_limit: Duration) -> Vec<String> {
-        let all = self.all().map(|store| store.names_like(name, time_limit));
-        join_all(all).await.concat()
+    pub fn names_like<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        time_limit: Duration,
+    ) -> BoxFuture<'a, Vec<String>> {
+        Box::pin(async move {
+            let all = self.all().map(|store| store.names_like(name, time_limit));
+            join_all(all).await.concat()
+        })
     }
 
     /// Returns a definition and a counter as they are stored. A period has no counter before its
@@ -313,15 +336,17 @@ impl Stores {
     ///
     /// # Errors
     /// `NotFound`, `PeriodRemoved`, or why the store did not answer.
-    pub async fn look_up(
-        &self,
-        key: &CounterKey,
-    ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
-        let found = self.placement(&key.sequence).await?.look_up(key).await;
-        if matches!(found, Err(StoreError::NotFound)) {
-            self.placements.forget(&key.sequence);
-        }
-        found
+    pub fn look_up<'a>(
+        &'a self,
+        key: &'a CounterKey,
+    ) -> BoxFuture<'a, Result<(SequenceSummary, Option<SeenCounter>), StoreError>> {
+        Box::pin(async move {
+            let found = self.placement(&key.sequence).await?.look_up(key).await;
+            if matches!(found, Err(StoreError::NotFound)) {
+                self.placements.forget(&key.sequence);
+            }
+            found
+        })
     }
 
     /// Returns the floor of a counter: no number below it is issued. The floor is `i64::MIN` if
@@ -329,8 +354,11 @@ impl Stores {
     ///
     /// # Errors
     /// `NotFound`, or why the store did not answer.
-    pub async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
-        self.placement(&key.sequence).await?.floor_of(key).await
+    pub fn floor_of<'a>(
+        &'a self,
+        key: &'a CounterKey,
+    ) -> BoxFuture<'a, Result<Option<i64>, StoreError>> {
+        Box::pin(async move { self.placement(&key.sequence).await?.floor_of(key).await })
     }
 
     /// Returns rows of a sequence's journal. Periods that sort last come first, and in each period
@@ -338,16 +366,23 @@ impl Stores {
     ///
     /// # Errors
     /// Why the store did not answer.
-    pub async fn blocks(&self, name: &SequenceName) -> Result<Vec<JournalBlock>, StoreError> {
-        self.placement(name).await?.blocks(name).await
+    pub fn blocks<'a>(
+        &'a self,
+        name: &'a SequenceName,
+    ) -> BoxFuture<'a, Result<Vec<JournalBlock>, StoreError>> {
+        Box::pin(async move { self.placement(name).await?.blocks(name).await })
     }
 
     /// Returns what is known of one number.
     ///
     /// # Errors
     /// `NotFound`, `HasPeriods`, `NoPeriods`, `PeriodRemoved`, or why the store did not answer.
-    pub async fn trace(&self, key: &CounterKey, value: i64) -> Result<NumberTrace, StoreError> {
-        self.placement(&key.sequence).await?.trace(key, value).await
+    pub fn trace<'a>(
+        &'a self,
+        key: &'a CounterKey,
+        value: i64,
+    ) -> BoxFuture<'a, Result<NumberTrace, StoreError>> {
+        Box::pin(async move { self.placement(&key.sequence).await?.trace(key, value).await })
     }
 
     /// Returns the name of this process in the journals.
@@ -359,15 +394,22 @@ impl Stores {
     ///
     /// # Errors
     /// Why the store did not answer.
-    pub async fn list(&self, prefix: &str, after: &str, limit: u64) -> Result<Page, StoreError> {
-        let all = self.all().map(|store| store.list(prefix, after, limit));
-        let mut pages = try_join_all(all).await?;
-        if pages.len() == 1
-            && let Some(page) = pages.pop()
-        {
-            return Ok(page);
-        }
-        Ok(merged(pages, limit))
+    pub fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: &'a str,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<Page, StoreError>> {
+        Box::pin(async move {
+            let all = self.all().map(|store| store.list(prefix, after, limit));
+            let mut pages = try_join_all(all).await?;
+            if pages.len() == 1
+                && let Some(page) = pages.pop()
+            {
+                return Ok(page);
+            }
+            Ok(merged(pages, limit))
+        })
     }
 
     /// Returns the receivers of the stores' news. Returns `None` from the second call on.
@@ -376,8 +418,10 @@ impl Stores {
     }
 
     /// Writes the rest of the journals, closes the connections, and ends the stores' runtimes.
-    pub async fn close(&self, time_limit: Duration) {
-        join_all(self.all().map(|store| store.close(time_limit))).await;
+    pub fn close<'a>(&'a self, time_limit: Duration) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            join_all(self.all().map(|store| store.close(time_limit))).await;
+        })
     }
 }
 

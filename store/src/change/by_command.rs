@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use futures_util::future::join_all;
 use odometer_core::{
     definition::{DefinitionError, Order},
@@ -51,49 +52,54 @@ impl CommandStores {
     ///
     /// # Errors
     /// A store cannot be reached, or is not fit to be changed.
-    pub async fn open(mut settings: StoresSettings, is_dry_run: bool) -> Result<Self, StartError> {
-        let only = settings.all_databases();
-        let has_redis = settings.stores.iter().any(|store| !store.redis.is_empty());
-        if only.len() == 1
-            && !has_redis
-            && let Some(only) = only.into_iter().next()
-        {
-            let identity = only.identity.clone();
-            let direct = Box::pin(DirectStore::open(only, is_dry_run)).await;
-            let direct = direct.map_err(|error| error.of(&identity.label))?;
-            return Ok(Self::One(Box::new(direct)));
-        }
-        if is_dry_run {
-            return Self::look(&settings).await;
-        }
-        // A schema that does not fit is neither migrated nor waited for: `fatal` reports it at
-        // once.
-        settings.bounds.migrate = false;
-        settings.bounds.statement.schema_wait = Duration::ZERO;
-        let time_limit = settings.bounds.statement.acquire + settings.bounds.statement.timeout;
-        let names: Vec<String> = settings.names().into_iter().map(str::to_owned).collect();
-        let connecting = Stores::connect(settings, Arc::new(Metrics::new()));
-        let stores = Box::pin(connecting).await?;
-        let reached = join_all(stores.all().map(|store| {
-            // Each store has a time limit of its own, so the error can name the store that is away.
-            tokio::time::timeout(time_limit, store.reached())
-        }));
-        let reached = tokio::select! {
-            reached = reached => reached,
-            error = stores.fatal() => return Err(error),
-        };
-        let mut away = names
-            .iter()
-            .zip(&reached)
-            .filter(|(_, reached)| reached.is_err());
-        if let Some((name, _)) = away.next() {
-            return Err(StartError::Other(format!(
-                "the store `{name}` could not be used within {}; nothing was changed",
-                exact(time_limit)
-            )));
-        }
-        drop(reached);
-        Ok(Self::All(stores))
+    pub fn open(
+        mut settings: StoresSettings,
+        is_dry_run: bool,
+    ) -> BoxFuture<'static, Result<Self, StartError>> {
+        Box::pin(async move {
+            let only = settings.all_databases();
+            let has_redis = settings.stores.iter().any(|store| !store.redis.is_empty());
+            if only.len() == 1
+                && !has_redis
+                && let Some(only) = only.into_iter().next()
+            {
+                let identity = only.identity.clone();
+                let direct = Box::pin(DirectStore::open(only, is_dry_run)).await;
+                let direct = direct.map_err(|error| error.of(&identity.label))?;
+                return Ok(Self::One(Box::new(direct)));
+            }
+            if is_dry_run {
+                return Self::look(&settings).await;
+            }
+            // A schema that does not fit is neither migrated nor waited for: `fatal` reports it at
+            // once.
+            settings.bounds.migrate = false;
+            settings.bounds.statement.schema_wait = Duration::ZERO;
+            let time_limit = settings.bounds.statement.acquire + settings.bounds.statement.timeout;
+            let names: Vec<String> = settings.names().into_iter().map(str::to_owned).collect();
+            let connecting = Stores::connect(settings, Arc::new(Metrics::new()));
+            let stores = Box::pin(connecting).await?;
+            let reached = join_all(stores.all().map(|store| {
+                // Each store has a time limit of its own, so the error can name the store that is away.
+                tokio::time::timeout(time_limit, store.reached())
+            }));
+            let reached = tokio::select! {
+                reached = reached => reached,
+                error = stores.fatal() => return Err(error),
+            };
+            let mut away = names
+                .iter()
+                .zip(&reached)
+                .filter(|(_, reached)| reached.is_err());
+            if let Some((name, _)) = away.next() {
+                return Err(StartError::Other(format!(
+                    "the store `{name}` could not be used within {}; nothing was changed",
+                    exact(time_limit)
+                )));
+            }
+            drop(reached);
+            Ok(Self::All(stores))
+        })
     }
 
     /// Changes a sequence.
@@ -104,31 +110,35 @@ impl CommandStores {
     /// # Errors
     /// The outer error says that a database failed and nothing was changed. The inner error says
     /// why this change was not made, or that it may have been made.
-    pub async fn alter(
-        &self,
-        name: &SequenceName,
+    pub fn alter<'a>(
+        &'a self,
+        name: &'a SequenceName,
         act: Act,
         condition: Condition,
         n_created: u64,
-    ) -> Result<Result<Altered, StoreError>, StartError> {
-        match self {
-            Self::One(database) => database.alter(name, act, condition, n_created).await,
-            Self::All(stores) => Ok(stores.alter(name, act, condition, None).await),
-            Self::Looking(stores) => look_at(stores, name, act, condition, n_created).await,
-        }
+    ) -> BoxFuture<'a, Result<Result<Altered, StoreError>, StartError>> {
+        Box::pin(async move {
+            match self {
+                Self::One(database) => database.alter(name, act, condition, n_created).await,
+                Self::All(stores) => Ok(stores.alter(name, act, condition, None).await),
+                Self::Looking(stores) => look_at(stores, name, act, condition, n_created).await,
+            }
+        })
     }
 
     /// Closes the connections. SQLite files are free afterwards.
-    pub async fn close(self) {
-        match self {
-            Self::One(database) => database.close().await,
-            Self::All(stores) => stores.close(CLOSING).await,
-            Self::Looking(stores) => {
-                for store in stores {
-                    store.database.close().await;
+    pub fn close(self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            match self {
+                Self::One(database) => database.close().await,
+                Self::All(stores) => stores.close(CLOSING).await,
+                Self::Looking(stores) => {
+                    for store in stores {
+                        store.database.close().await;
+                    }
                 }
             }
-        }
+        })
     }
 
     async fn look(settings: &StoresSettings) -> Result<Self, StartError> {

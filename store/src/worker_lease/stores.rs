@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::BoxFuture;
 use tokio::{sync::oneshot, task::JoinError};
 use tracing::Instrument as _;
 
@@ -28,34 +29,36 @@ impl Stores {
     /// # Errors
     /// This call gives no lease. If an attempt may have leased an id, that id is taken back in the
     /// background.
-    pub async fn lease(
-        self: &Arc<Self>,
-        store: &str,
+    pub fn lease<'a>(
+        self: &'a Arc<Self>,
+        store: &'a str,
         wanted: LeaseWanted,
-    ) -> Result<LeaseGrant, LeaseError> {
-        let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
-        let mut asking = self.at(index).ask(wanted, index);
-        let stores = Arc::clone(self);
-        let (answer, receiver) = oneshot::channel();
-        // The first attempt runs here, because work that needs no waiting need not go to another
-        // thread.
-        let leasing = async move {
-            match stores.at(index).lease_first(&mut asking).await {
-                Ok(None) => {
-                    let handle = stores.at(index).handle().clone();
-                    let going_on = async move {
-                        let leased = stores.at(index).lease(asking).await;
-                        stores.tell(answer, leased);
-                    };
-                    handle.spawn(going_on.in_current_span());
+    ) -> BoxFuture<'a, Result<LeaseGrant, LeaseError>> {
+        Box::pin(async move {
+            let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
+            let mut asking = self.at(index).ask(wanted, index);
+            let stores = Arc::clone(self);
+            let (answer, receiver) = oneshot::channel();
+            // The first attempt runs here, because work that needs no waiting need not go to another
+            // thread.
+            let leasing = async move {
+                match stores.at(index).lease_first(&mut asking).await {
+                    Ok(None) => {
+                        let handle = stores.at(index).handle().clone();
+                        let going_on = async move {
+                            let leased = stores.at(index).lease(asking).await;
+                            stores.tell(answer, leased);
+                        };
+                        handle.spawn(going_on.in_current_span());
+                    }
+                    Ok(Some(lease)) => stores.tell(answer, Ok(lease)),
+                    Err(error) => stores.tell(answer, Err(error)),
                 }
-                Ok(Some(lease)) => stores.tell(answer, Ok(lease)),
-                Err(error) => stores.tell(answer, Err(error)),
-            }
-        };
-        tokio::spawn(leasing.in_current_span());
-        // The sender is gone only if the store is, at the end.
-        receiver.await.unwrap_or(Err(LeaseError::Unavailable))
+            };
+            tokio::spawn(leasing.in_current_span());
+            // The sender is gone only if the store is, at the end.
+            receiver.await.unwrap_or(Err(LeaseError::Unavailable))
+        })
     }
 
     /// Renews a lease: what was reserved stays reserved, and more time is reserved. Without a
@@ -63,24 +66,27 @@ impl Stores {
     ///
     /// # Errors
     /// The lease is as it was, or with `MayHaveHappened` perhaps renewed. You can ask again.
-    pub async fn renew_lease(
-        self: &Arc<Self>,
-        key: &LeaseKey,
+    pub fn renew_lease<'a>(
+        self: &'a Arc<Self>,
+        key: &'a LeaseKey,
         ttl: impl Into<Option<Duration>>,
-    ) -> Result<LeaseGrant, LeaseError> {
-        let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
-        let (key, ttl) = (key.clone(), ttl.into());
-        to_its_end(async move {
-            let until = Instant::now() + database.settings.deadline;
-            let mut call = UncertainCall::default();
-            if let Some(lease) = database.renew_first(&key, ttl, until, &mut call).await? {
-                return Ok(lease);
-            }
-            let handle = database.handle().clone();
-            let renewing = async move { database.renew_lease(&key, ttl, until, call).await };
-            ended(handle.spawn(renewing.in_current_span()).await)
+    ) -> BoxFuture<'a, Result<LeaseGrant, LeaseError>> {
+        let ttl = ttl.into();
+        Box::pin(async move {
+            let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
+            let key = key.clone();
+            to_its_end(async move {
+                let until = Instant::now() + database.settings.deadline;
+                let mut call = UncertainCall::default();
+                if let Some(lease) = database.renew_first(&key, ttl, until, &mut call).await? {
+                    return Ok(lease);
+                }
+                let handle = database.handle().clone();
+                let renewing = async move { database.renew_lease(&key, ttl, until, call).await };
+                ended(handle.spawn(renewing.in_current_span()).await)
+            })
+            .await
         })
-        .await
     }
 
     /// Gives a lease back. The caller says that no id was issued with a time at or after
@@ -88,31 +94,34 @@ impl Stores {
     ///
     /// # Errors
     /// The lease may be held until it expires. You can ask again.
-    pub async fn give_back_lease(
-        self: &Arc<Self>,
-        key: &LeaseKey,
+    pub fn give_back_lease<'a>(
+        self: &'a Arc<Self>,
+        key: &'a LeaseKey,
         unused_from_ms: Option<i64>,
-    ) -> Result<(), LeaseError> {
-        let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
-        let key = key.clone();
-        to_its_end(async move {
-            let until = Instant::now() + database.settings.deadline;
-            let mut call = UncertainCall::default();
-            let began = Instant::now();
-            let first = database.end_first(&key, unused_from_ms, until, &mut call);
-            let met_since = match first.await? {
-                First::Ended => return Ok(()),
-                First::Unknown => None,
-                First::Otherwise => Some(began),
-            };
-            let handle = database.handle().clone();
-            let ending = async move {
-                let ending = database.give_back_lease(&key, unused_from_ms, until, call, met_since);
-                ending.await
-            };
-            ended(handle.spawn(ending.in_current_span()).await)
+    ) -> BoxFuture<'a, Result<(), LeaseError>> {
+        Box::pin(async move {
+            let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
+            let key = key.clone();
+            to_its_end(async move {
+                let until = Instant::now() + database.settings.deadline;
+                let mut call = UncertainCall::default();
+                let began = Instant::now();
+                let first = database.end_first(&key, unused_from_ms, until, &mut call);
+                let met_since = match first.await? {
+                    First::Ended => return Ok(()),
+                    First::Unknown => None,
+                    First::Otherwise => Some(began),
+                };
+                let handle = database.handle().clone();
+                let ending = async move {
+                    let ending =
+                        database.give_back_lease(&key, unused_from_ms, until, call, met_since);
+                    ending.await
+                };
+                ended(handle.spawn(ending.in_current_span()).await)
+            })
+            .await
         })
-        .await
     }
 
     /// Builds the lease from a token that a caller shows.
@@ -141,12 +150,12 @@ impl Stores {
     ///
     /// # Errors
     /// Why the store did not answer.
-    pub async fn leases(
-        &self,
-        store: &str,
-        pool: &WorkerPool,
-    ) -> Result<Vec<LeaseRow>, LeaseError> {
-        self.leases_after(store, pool, None, MAX_LISTED).await
+    pub fn leases<'a>(
+        &'a self,
+        store: &'a str,
+        pool: &'a WorkerPool,
+    ) -> BoxFuture<'a, Result<Vec<LeaseRow>, LeaseError>> {
+        Box::pin(async move { self.leases_after(store, pool, None, MAX_LISTED).await })
     }
 
     /// Returns ids as [`Stores::leases`] does, but only ids above `after`, and at most `limit` of
@@ -154,30 +163,32 @@ impl Stores {
     ///
     /// # Errors
     /// Why the store did not answer.
-    pub async fn leases_after(
-        &self,
-        store: &str,
-        pool: &WorkerPool,
+    pub fn leases_after<'a>(
+        &'a self,
+        store: &'a str,
+        pool: &'a WorkerPool,
         after: Option<u32>,
         limit: u64,
-    ) -> Result<Vec<LeaseRow>, LeaseError> {
-        let store = self.store_of_leases(store)?;
-        store
-            .lease_rows(pool, after, limit.min(MAX_LISTED + 1))
-            .await
+    ) -> BoxFuture<'a, Result<Vec<LeaseRow>, LeaseError>> {
+        Box::pin(async move {
+            let store = self.store_of_leases(store)?;
+            store
+                .lease_rows(pool, after, limit.min(MAX_LISTED + 1))
+                .await
+        })
     }
 
     /// Returns one id of a pool. Returns `None` if the id was never leased.
     ///
     /// # Errors
     /// Why the store did not answer.
-    pub async fn lease_row(
-        &self,
-        store: &str,
-        pool: &WorkerPool,
+    pub fn lease_row<'a>(
+        &'a self,
+        store: &'a str,
+        pool: &'a WorkerPool,
         worker: u32,
-    ) -> Result<Option<LeaseRow>, LeaseError> {
-        self.store_of_leases(store)?.lease_row(pool, worker).await
+    ) -> BoxFuture<'a, Result<Option<LeaseRow>, LeaseError>> {
+        Box::pin(async move { self.store_of_leases(store)?.lease_row(pool, worker).await })
     }
 
     /// Sends the outcome to the caller of a lease. If nobody waits for it any more, the lease is
