@@ -36,8 +36,11 @@ impl HeadFinder {
         self.has_begun = false;
         let mut count = 1;
         let mut last = part.get(..n_bytes).filter(|_| !was_cut);
-        while count < most && last.is_some_and(|head| !announces_body(head)) {
+        while count < most {
             let later = part.get(n_bytes..).unwrap_or_default();
+            if later.is_empty() || last.is_none_or(announces_body) {
+                break;
+            }
             let Some(end) = Self::default().end(later) else {
                 break;
             };
