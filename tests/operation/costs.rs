@@ -19,8 +19,7 @@ const IDS: [(&str, &str); 4] = [
     ("id counted", "worker"),
     ("100 ids counted", "worker-batch"),
 ];
-/// A multiple of the requests that are sent together.
-const N_REQUESTS: u32 = 4800;
+const N_REQUESTS: u32 = 5000;
 const N_TAKES: u64 = 10_000;
 
 /// The cost of one take or of one request.
@@ -42,7 +41,6 @@ fn what_a_warm_number_costs_is_what_was_accepted() {
         }
         costs.insert("request", request("orders/next").await);
         costs.insert("request for 100", request("orders/next?count=100").await);
-        costs.insert("request of 16 sent together", requests_together(16).await);
         assert_eq!(costs["take"].allocations, 0.0, "a take allocates");
         assert_eq!(costs["take of 100"].allocations, 0.0, "a batch allocates");
         if settings::renews_costs() {
@@ -165,15 +163,6 @@ async fn request(path: &str) -> Cost {
 
 /// Measures one warm request with further headers.
 async fn request_with(path: &str, headers: &str) -> Cost {
-    requests(path, headers, 1).await
-}
-
-/// Measures one of `n_together` warm requests that are sent at once.
-async fn requests_together(n_together: u32) -> Cost {
-    requests("orders/next", "", n_together).await
-}
-
-async fn requests(path: &str, headers: &str, n_together: u32) -> Cost {
     let database = TestDatabase::prepared(Backend::Sqlite).await;
     let callgrind = Callgrind::new();
     let program = Program::options()
@@ -190,9 +179,9 @@ async fn requests(path: &str, headers: &str, n_together: u32) -> Cost {
     let request = format!("POST /v1/sequences/{path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     let mut connection = Connection::open(program.address()).await;
     // The first requests create what is created only once, so they are not counted.
-    ask(&mut connection, &request, 200, n_together).await;
+    ask(&mut connection, &request, 200).await;
     callgrind.count(program.id(), true).await;
-    ask(&mut connection, &request, N_REQUESTS, n_together).await;
+    ask(&mut connection, &request, N_REQUESTS).await;
     callgrind.count(program.id(), false).await;
     program.stop().await;
     let counted = callgrind.counted();
@@ -203,17 +192,10 @@ async fn requests(path: &str, headers: &str, n_together: u32) -> Cost {
     }
 }
 
-async fn ask(connection: &mut Connection, request: &str, times: u32, n_together: u32) {
-    let n_replies = usize::try_from(n_together).expect("few");
-    let requests = request.repeat(n_replies);
-    for _ in 0..times / n_together {
-        let replies = connection
-            .exchange_all(requests.as_bytes(), n_replies)
-            .await;
-        assert!(
-            replies.iter().all(|reply| reply.status == 200),
-            "{replies:?}"
-        );
+async fn ask(connection: &mut Connection, request: &str, times: u32) {
+    for _ in 0..times {
+        let reply = connection.exchange(request.as_bytes()).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
     }
 }
 

@@ -68,31 +68,6 @@ impl Connection {
         reply.expect("a whole reply comes")
     }
 
-    /// Sends `requests` unchanged, all at once, and reads `n_replies` replies.
-    ///
-    /// # Panics
-    /// If not so many whole replies come.
-    pub async fn exchange_all(&mut self, requests: &[u8], n_replies: usize) -> Vec<Reply> {
-        let exchanged = tokio::time::timeout(REPLY_LIMIT, async {
-            let (mut reader, mut writer) = self.stream.split();
-            writer.write_all(requests).await.expect("it is taken");
-            let (mut replies, mut received) = (Vec::new(), Vec::new());
-            let mut buffer = vec![0; 16 * 1024];
-            while replies.len() < n_replies {
-                let n_bytes = reader.read(&mut buffer).await.expect("replies come");
-                assert!(n_bytes > 0, "closed after {} replies", replies.len());
-                received.extend_from_slice(buffer.get(..n_bytes).unwrap_or_default());
-                while let Some((head, body)) = message(&received) {
-                    let n_bytes = head.len() + 4 + body.len();
-                    replies.extend(parse(&received));
-                    received.drain(..n_bytes);
-                }
-            }
-            replies
-        });
-        exchanged.await.expect("the replies come within the limit")
-    }
-
     /// Sends `request` unchanged and reads the one reply, without a time limit. Returns `None` if
     /// no whole reply comes; the connection is of no use after that.
     pub async fn try_exchange(&mut self, request: &[u8]) -> Option<Reply> {

@@ -253,7 +253,7 @@ fn without_its_guard_a_large_head_is_held_in_memory() {
 
 /// actix keeps kilobytes for each request that it decodes, even for a short one.
 #[test]
-fn many_heads_that_come_together_cost_no_more_than_few() {
+fn many_heads_that_come_together_cost_no_more_than_one() {
     run(async {
         let (_database, options) = options().await;
         let sent = Endless::ManyHeads.start();

@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::heads::{HeadFinder, MAX_TOGETHER};
 use super::progress::{ConnectionProgress, Cut};
 use super::watch::Watch;
 
@@ -19,19 +18,15 @@ const KEPT_WHILE_WAITING: usize = 256;
 
 /// A stream of bytes under guard.
 ///
-/// actix decodes all requests that it finds in what it reads. Requests behind one that waits cost
-/// kilobytes each until their turn comes. So the guard hands out few heads together, and all
-/// connections of a worker share a bound of heads that are ahead of their turn. Heads that come
-/// together are mostly answered together, with one write. While a request is answered, the guard
-/// hands out its body and nothing else.
+/// actix decodes all requests that it finds in what it reads, and each request costs kilobytes. So
+/// the guard hands out one head at a time. While a request is answered, the guard hands out its
+/// body and nothing else.
 pub(crate) struct Guarded<T> {
     io: T,
     /// Bytes that were read, and are for a later read of actix.
     kept: Vec<u8>,
     is_turn_over: bool,
-    heads: HeadFinder,
-    /// Heads that were handed out together with another one before them.
-    n_ahead: usize,
+    end_of_head: EndOfHead,
     progress: Rc<ConnectionProgress>,
     watch: Rc<Watch>,
 }
@@ -42,8 +37,7 @@ impl<T> Guarded<T> {
             io,
             kept: Vec::new(),
             is_turn_over: false,
-            heads: HeadFinder::default(),
-            n_ahead: 0,
+            end_of_head: EndOfHead::default(),
             progress,
             watch,
         }
@@ -52,14 +46,6 @@ impl<T> Guarded<T> {
     /// Returns what moved on this connection.
     pub(crate) fn progress(&self) -> &Rc<ConnectionProgress> {
         &self.progress
-    }
-
-    /// Notes that the heads that were handed out together had their turn, unless one of them is
-    /// still being answered.
-    fn end_turns(&mut self) {
-        if !self.progress.is_answering() {
-            self.watch.note_turns(std::mem::take(&mut self.n_ahead));
-        }
     }
 
     /// Refuses reads and writes on a connection that is cut, unless it was only idle.
@@ -76,8 +62,8 @@ fn cut_off() -> io::Error {
 }
 
 impl<T: AsyncRead + Unpin> Guarded<T> {
-    /// Hands out at most `allowed` bytes, and of heads those that are handed out together. Bytes
-    /// that were read beyond their end are kept for later.
+    /// Hands out at most `allowed` bytes, and of heads none beyond the end of the first. Bytes that
+    /// were read beyond that end are kept for later.
     fn hand_out(
         &mut self,
         context: &mut Context<'_>,
@@ -98,24 +84,16 @@ impl<T: AsyncRead + Unpin> Guarded<T> {
             self.kept = later.to_vec();
         }
         let read = buffer.filled().get(before..).unwrap_or_default();
-        let n_more = match self.progress.is_answering() {
-            true => 0,
-            false => self.watch.heads_left().min(MAX_TOGETHER - 1),
-        };
-        let heads = match self.progress.is_reading_known_length() {
+        let end = match self.progress.is_reading_known_length() {
             true => None,
-            false => self.heads.find(read, 1 + n_more),
+            false => self.end_of_head.find(read),
         };
-        let n_bytes = heads.map_or(read.len(), |heads| heads.n_bytes);
+        let n_bytes = end.unwrap_or(read.len());
         if let Some(later) = read.get(n_bytes..).filter(|later| !later.is_empty()) {
             self.kept.splice(..0, later.iter().copied());
             buffer.set_filled(before + n_bytes);
         }
-        if let Some(heads) = heads {
-            self.is_turn_over = true;
-            self.n_ahead = heads.count - 1;
-            self.watch.note_ahead(self.n_ahead);
-        }
+        self.is_turn_over = end.is_some();
         Poll::Ready(Ok(n_bytes))
     }
 
@@ -134,6 +112,35 @@ impl<T: AsyncRead + Unpin> Guarded<T> {
     }
 }
 
+/// Finds the end of a head that comes in parts.
+#[derive(Default)]
+struct EndOfHead {
+    /// The last two bytes of the part before.
+    before: [u8; 2],
+}
+
+impl EndOfHead {
+    /// Returns the position in `part` right after the first end of a head: an empty line, or what
+    /// looks like one.
+    fn find(&mut self, part: &[u8]) -> Option<usize> {
+        let end = match (self.before, part) {
+            ([_, b'\n'] | [b'\n', b'\r'], [b'\n', ..]) => Some(1),
+            ([_, b'\n'], [b'\r', b'\n', ..]) => Some(2),
+            _ => memchr::memchr_iter(b'\n', part).find_map(|at| match part.get(at + 1..)? {
+                [b'\n', ..] => Some(at + 2),
+                [b'\r', b'\n', ..] => Some(at + 3),
+                _ => None,
+            }),
+        };
+        self.before = match (end, part) {
+            (None, [.., first, last]) => [*first, *last],
+            (None, [last]) => [self.before[1], *last],
+            _ => [0; 2],
+        };
+        end
+    }
+}
+
 impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -145,7 +152,6 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
         if this.watch.is_off() {
             return Pin::new(&mut this.io).poll_read(context, buffer);
         }
-        this.end_turns();
         let is_turn_over = std::mem::take(&mut this.is_turn_over);
         let allowed = this.progress.allowed(this.watch.unread());
         let read = if allowed > 0 && !is_turn_over {
@@ -229,7 +235,6 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
 impl<T> Drop for Guarded<T> {
     fn drop(&mut self) {
         self.progress.close();
-        self.watch.note_turns(self.n_ahead);
         self.watch.note_closed();
     }
 }
@@ -245,7 +250,6 @@ mod tests {
     use super::super::Body;
     use super::*;
     use crate::http::edge::bounds::ConnectionBounds;
-    use crate::http::edge::watch::MAX_AHEAD;
 
     const BODY: usize = 16 * 1024;
     const MAX_UNREAD: usize = 31 * 1024;
@@ -288,44 +292,62 @@ mod tests {
         assert_eq!(read, 64);
     }
 
+    #[test]
+    fn the_end_of_a_head_is_found_however_its_lines_end() {
+        for (bytes, expected) in [
+            ("GET / HTTP/1.1\r\nHost:\r\n\r\nGET", Some(25)),
+            ("GET / HTTP/1.1\r\nHost:\r\n\r\n", Some(25)),
+            ("GET / HTTP/1.1\nHost:\n\nGET", Some(22)),
+            ("GET / HTTP/1.1\r\nHost:\r\n", None),
+            ("GET / HTTP/1.1\r\nHost:\r\n\r", None),
+            ("", None),
+        ] {
+            let end = EndOfHead::default().find(bytes.as_bytes());
+            assert_eq!(end, expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found_wherever_it_is_cut_in_two() {
+        for head in [
+            "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+            "GET / HTTP/1.1\nHost:\n\n",
+        ] {
+            let both = head.repeat(2);
+            for (cut, _) in head.char_indices() {
+                let (first, second) = both.as_bytes().split_at(cut);
+                let mut end = EndOfHead::default();
+                assert_eq!(end.find(first), None, "cut at {cut}");
+                assert_eq!(end.find(second), Some(head.len() - cut), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found_in_single_bytes() {
+        let mut end = EndOfHead::default();
+        let found: Vec<_> = HEAD.iter().map(|byte| end.find(&[*byte])).collect();
+        let at = found.iter().position(Option::is_some);
+        assert_eq!(at, Some(HEAD.len() - 1));
+    }
+
     const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost:\r\n\r\n";
 
     #[tokio::test]
-    async fn of_heads_that_come_together_few_are_handed_out_together() {
+    async fn heads_that_come_together_are_handed_out_one_at_a_time() {
         let watch = watched(100);
         let (mut guarded, mut far) = connection(&watch);
         far.write_all(&HEAD.repeat(300)).await.unwrap();
         let mut buffer = vec![0; 32 * 1024];
-        let mut n_read = 0;
-        while n_read < 300 * HEAD.len() {
-            let n_now = guarded.read(&mut buffer).await.unwrap();
-            assert!(n_now <= MAX_TOGETHER * HEAD.len());
-            n_read += n_now;
-            guarded.write_all(b"replies").await.unwrap();
+        for _ in 0..300 {
+            // A head that a read cut in two comes in two parts.
+            let mut n_read = 0;
+            while n_read < HEAD.len() {
+                n_read += guarded.read(&mut buffer).await.unwrap();
+            }
+            assert_eq!(n_read, HEAD.len());
+            guarded.write_all(b"a reply").await.unwrap();
         }
-        drop(guarded);
-        assert_eq!(watch.heads_left(), MAX_AHEAD);
-    }
-
-    #[tokio::test]
-    async fn heads_behind_one_that_waits_are_bounded_over_all_connections() {
-        let watch = watched(1000);
-        let mut buffer = vec![0; 32 * 1024];
-        let mut waiting = Vec::new();
-        for _ in 0..=MAX_AHEAD / (MAX_TOGETHER - 1) {
-            let (mut guarded, mut far) = connection(&watch);
-            far.write_all(&HEAD.repeat(MAX_TOGETHER)).await.unwrap();
-            let n_read = guarded.read(&mut buffer).await.unwrap();
-            let answering = guarded.progress().answer(Body::Announced(0));
-            waiting.push((n_read / HEAD.len(), answering, guarded, far));
-        }
-        let n_waiting: usize = waiting.iter().map(|(n_heads, ..)| n_heads).sum();
-        assert_eq!(n_waiting, waiting.len() + MAX_AHEAD);
-        let (mut guarded, mut far) = connection(&watch);
-        far.write_all(&HEAD.repeat(2)).await.unwrap();
-        assert_eq!(guarded.read(&mut buffer).await.unwrap(), HEAD.len());
-        drop(waiting);
-        assert_eq!(watch.heads_left(), MAX_AHEAD);
     }
 
     #[tokio::test]
@@ -333,11 +355,10 @@ mod tests {
         let watch = watched(100);
         let (mut guarded, mut far) = connection(&watch);
         let progress = Rc::clone(guarded.progress());
-        let announcing = b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n";
-        let sent = [announcing, &b"1\n\n45"[..], HEAD].concat();
+        let sent = [HEAD, b"1\n\n45", HEAD].concat();
         far.write_all(&sent).await.unwrap();
         let mut buffer = vec![0; 32 * 1024];
-        assert_eq!(guarded.read(&mut buffer).await.unwrap(), announcing.len());
+        assert_eq!(guarded.read(&mut buffer).await.unwrap(), HEAD.len());
         let answering = progress.answer(Body::Announced(5));
         assert_eq!(guarded.read(&mut buffer).await.unwrap(), 5);
         let more = tokio::time::timeout(Duration::ZERO, guarded.read(&mut buffer)).await;

@@ -10,7 +10,6 @@
 mod bounds;
 mod descriptors;
 mod guarded;
-mod heads;
 mod progress;
 mod watch;
 

@@ -94,8 +94,7 @@ impl Drop for Answering {
 pub(crate) struct ConnectionProgress {
     /// Bytes read since the last write, or since the start of an answer.
     unread: Cell<usize>,
-    /// The tick when the first byte of the head came, or when the reply to the request before was
-    /// written, whichever is later.
+    /// The tick when the first byte of the head came.
     asked: Cell<u32>,
     /// The tick of the last write, or the tick when a write began to wait.
     moved: Cell<u32>,
@@ -147,10 +146,6 @@ impl ConnectionProgress {
         }
     }
 
-    pub(crate) fn is_answering(&self) -> bool {
-        self.answering.get().is_some()
-    }
-
     /// Returns whether the bytes that are read now are a body of known length.
     pub(crate) fn is_reading_known_length(&self) -> bool {
         matches!(self.answering.get(), Some(Body::Announced(_)))
@@ -175,7 +170,6 @@ impl ConnectionProgress {
         self.unread.set(0);
         self.is_writing.set(false);
         self.moved.set(now);
-        self.asked.set(now);
     }
 
     /// Notes that a reply waits until its caller takes it.
@@ -373,16 +367,6 @@ mod tests {
         assert!(!progress.note_flushed(), "nothing was paused");
         progress.note_written(61);
         assert_eq!(progress.verdict(&deadlines, 62, false), None);
-    }
-
-    #[test]
-    fn a_request_behind_another_has_its_time_from_the_reply_to_that_one() {
-        let progress = Rc::new(ConnectionProgress::new(0));
-        progress.note_read(80, 1);
-        drop(progress.answer(Body::Announced(0)));
-        progress.note_written(15);
-        let _second = progress.answer(Body::Announced(0));
-        assert_eq!(first_cut(&progress, 15, false), Some((36, Cut::Request)));
     }
 
     #[test]

@@ -18,10 +18,6 @@ use super::progress::{ConnectionProgress, Cut, Deadlines};
 /// The time between two looks at the connections.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The most heads that the connections of one worker have handed out ahead of their turn. Each costs
-/// some 2 KiB if the request before it waits.
-pub(crate) const MAX_AHEAD: usize = 4096;
-
 /// The connections of one worker.
 pub(crate) struct Watch {
     deadlines: Deadlines,
@@ -31,7 +27,6 @@ pub(crate) struct Watch {
     limit: usize,
     is_off: bool,
     now: Cell<u32>,
-    n_ahead: Cell<usize>,
     is_crowded: Cell<bool>,
     connections: RefCell<Vec<Rc<ConnectionProgress>>>,
     metrics: ConnectionsMetrics,
@@ -46,7 +41,6 @@ impl Watch {
             limit: bounds.connections,
             is_off,
             now: Cell::new(0),
-            n_ahead: Cell::new(0),
             is_crowded: Cell::new(false),
             connections: RefCell::default(),
             metrics,
@@ -88,21 +82,6 @@ impl Watch {
 
     pub(crate) fn unread(&self) -> usize {
         self.unread
-    }
-
-    /// Returns how many more heads may be handed out ahead of their turn.
-    pub(crate) fn heads_left(&self) -> usize {
-        MAX_AHEAD.saturating_sub(self.n_ahead.get())
-    }
-
-    /// Notes that a connection handed out this many heads ahead of their turn.
-    pub(crate) fn note_ahead(&self, n_heads: usize) {
-        self.n_ahead.set(self.n_ahead.get().saturating_add(n_heads));
-    }
-
-    /// Notes that this many heads had their turn, or are gone with their connection.
-    pub(crate) fn note_turns(&self, n_heads: usize) {
-        self.n_ahead.set(self.n_ahead.get().saturating_sub(n_heads));
     }
 
     pub(crate) fn is_off(&self) -> bool {
