@@ -18,8 +18,9 @@ const KEPT_WHILE_WAITING: usize = 256;
 
 /// A stream of bytes under guard.
 ///
-/// actix decodes all requests that it finds in what it reads, and each request costs kilobytes. So
-/// the guard hands out one head at a time. While a request is answered, the guard hands out its
+/// actix decodes all requests that it finds in what it reads. Each request costs kilobytes, and
+/// actix frames a reply by the head that it decoded last (`HEAD`, HTTP/1.0, `Connection: close`).
+/// So the guard hands out one head at a time. While a request is answered, the guard hands out its
 /// body and nothing else.
 pub(crate) struct Guarded<T> {
     io: T,
