@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use actix_web::web::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::progress::{ConnectionProgress, Cut};
@@ -16,16 +17,27 @@ const READ_AT_ONCE: usize = 2 * 1024;
 /// Bytes that are read while nothing is handed out, to see whether the caller is still there.
 const KEPT_WHILE_WAITING: usize = 256;
 
+/// Replies are held back up to this many bytes.
+const HELD_BACK: usize = 8 * 1024;
+
 /// A stream of bytes under guard.
 ///
 /// actix decodes all requests that it finds in what it reads. Each request costs kilobytes, and
 /// actix frames a reply by the head that it decoded last (`HEAD`, HTTP/1.0, `Connection: close`).
 /// So the guard hands out one head at a time. While a request is answered, the guard hands out its
 /// body and nothing else.
+///
+/// Replies to requests that came together go out in one write. The guard holds a reply back if it
+/// has more requests and its task runs again at once. A request that has to wait does not delay the
+/// replies before it: actix flushes after each look at it, and the second flush is not held back.
 pub(crate) struct Guarded<T> {
     io: T,
     /// Bytes that were read, and are for a later read of actix.
-    kept: Vec<u8>,
+    kept: BytesMut,
+    /// Replies that actix has written, and the socket has not.
+    held: BytesMut,
+    /// Whether this guard woke its own task since the last flush.
+    runs_again: bool,
     is_turn_over: bool,
     end_of_head: EndOfHead,
     progress: Rc<ConnectionProgress>,
@@ -36,7 +48,9 @@ impl<T> Guarded<T> {
     pub(crate) fn new(io: T, progress: Rc<ConnectionProgress>, watch: Rc<Watch>) -> Self {
         Self {
             io,
-            kept: Vec::new(),
+            kept: BytesMut::new(),
+            held: BytesMut::new(),
+            runs_again: false,
             is_turn_over: false,
             end_of_head: EndOfHead::default(),
             progress,
@@ -47,6 +61,20 @@ impl<T> Guarded<T> {
     /// Returns what moved on this connection.
     pub(crate) fn progress(&self) -> &Rc<ConnectionProgress> {
         &self.progress
+    }
+
+    /// Runs the task of this connection again, at once.
+    fn run_again(&mut self, context: &Context<'_>) {
+        self.runs_again = true;
+        context.waker().wake_by_ref();
+    }
+
+    /// Returns whether a reply may wait for the next one.
+    fn is_next_near(&self) -> bool {
+        self.runs_again
+            && !self.kept.is_empty()
+            && self.held.len() < HELD_BACK
+            && !self.progress.is_behind()
     }
 
     /// Refuses reads and writes on a connection that is cut, unless it was only idle.
@@ -72,30 +100,36 @@ impl<T: AsyncRead + Unpin> Guarded<T> {
         allowed: usize,
     ) -> Poll<io::Result<usize>> {
         let room = buffer.remaining().min(allowed).min(READ_AT_ONCE);
-        let before = buffer.filled().len();
-        if self.kept.is_empty() {
+        let n_bytes = if self.kept.is_empty() {
+            let before = buffer.filled().len();
             let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
             ready!(Pin::new(&mut self.io).poll_read(context, &mut part))?;
-            let n_bytes = part.filled().len();
-            buffer.advance(n_bytes);
+            let n_bytes = self.end_of_turn(part.filled());
+            let later = part.filled().get(n_bytes..).unwrap_or_default();
+            self.kept.extend_from_slice(later);
+            buffer.set_filled(before + n_bytes);
+            n_bytes
         } else {
-            let n_bytes = self.kept.len().min(room);
-            let (now, later) = self.kept.split_at(n_bytes);
-            buffer.put_slice(now);
-            self.kept = later.to_vec();
-        }
-        let read = buffer.filled().get(before..).unwrap_or_default();
+            let mut now = std::mem::take(&mut self.kept);
+            let n_bytes = self.end_of_turn(now.get(..room).unwrap_or(&now));
+            if n_bytes < now.len() {
+                self.kept = now.split_off(n_bytes);
+            }
+            buffer.put_slice(&now);
+            n_bytes
+        };
+        Poll::Ready(Ok(n_bytes))
+    }
+
+    /// Returns how many bytes of `part` may be handed out before the next request is answered, and
+    /// ends the turn if that is a whole head.
+    fn end_of_turn(&mut self, part: &[u8]) -> usize {
         let end = match self.progress.is_reading_known_length() {
             true => None,
-            false => self.end_of_head.find(read),
+            false => self.end_of_head.find(part),
         };
-        let n_bytes = end.unwrap_or(read.len());
-        if let Some(later) = read.get(n_bytes..).filter(|later| !later.is_empty()) {
-            self.kept.splice(..0, later.iter().copied());
-            buffer.set_filled(before + n_bytes);
-        }
         self.is_turn_over = end.is_some();
-        Poll::Ready(Ok(n_bytes))
+        end.unwrap_or(part.len())
     }
 
     /// Hands out nothing, and looks whether the caller is still there. Bytes that come are kept.
@@ -107,7 +141,7 @@ impl<T: AsyncRead + Unpin> Guarded<T> {
             if part.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            self.kept = part.filled().to_vec();
+            self.kept.extend_from_slice(part.filled());
         }
         Poll::Pending
     }
@@ -164,7 +198,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
             this.progress.pause();
         } else if is_turn_over && !this.kept.is_empty() {
             // actix decodes first what was handed out, and then reads again.
-            context.waker().wake_by_ref();
+            this.run_again(context);
         }
         match read {
             Poll::Ready(Ok(n_bytes)) => {
@@ -192,6 +226,35 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
     }
 }
 
+impl<T: AsyncWrite + Unpin> Guarded<T> {
+    /// Writes all that was held back.
+    fn write_held(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.held.is_empty() {
+            let written = Pin::new(&mut self.io).poll_write(context, &self.held);
+            self.note_written(context, written.is_ready());
+            match ready!(written)? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n_bytes => drop(self.held.split_to(n_bytes)),
+            }
+        }
+        self.held = BytesMut::new();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Notes whether bytes were taken, and reads on if reading waited for that.
+    fn note_written(&mut self, context: &mut Context<'_>, is_taken: bool) {
+        if !is_taken {
+            self.progress.note_not_written(self.watch.now());
+            self.progress.park(context);
+            return;
+        }
+        self.progress.note_written(self.watch.now());
+        if self.progress.resume() {
+            self.run_again(context);
+        }
+    }
+}
+
 impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     fn poll_write(
         self: Pin<&mut Self>,
@@ -200,19 +263,16 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.not_cut()?;
-        let written = Pin::new(&mut this.io).poll_write(context, bytes);
-        match &written {
-            Poll::Ready(_) => {
-                this.progress.note_written(this.watch.now());
-                if this.progress.resume() {
-                    context.waker().wake_by_ref();
-                }
-            }
-            Poll::Pending => {
-                this.progress.note_not_written(this.watch.now());
-                this.progress.park(context);
-            }
+        if this.progress.is_behind() || this.held.len() >= HELD_BACK {
+            ready!(this.write_held(context))?;
         }
+        let written = if this.is_next_near() || !this.held.is_empty() {
+            this.held.extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        } else {
+            Pin::new(&mut this.io).poll_write(context, bytes)
+        };
+        this.note_written(context, written.is_ready());
         written
     }
 
@@ -220,8 +280,14 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.not_cut()?;
+        let is_next_near = this.is_next_near();
+        this.runs_again = false;
+        if is_next_near {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(this.write_held(context))?;
         if this.progress.note_flushed() {
-            context.waker().wake_by_ref();
+            this.run_again(context);
         }
         Pin::new(&mut this.io).poll_flush(context)
     }
@@ -229,6 +295,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.not_cut()?;
+        ready!(this.write_held(context))?;
         Pin::new(&mut this.io).poll_shutdown(context)
     }
 }
@@ -245,6 +312,7 @@ impl<T> Drop for Guarded<T> {
 mod tests {
     use std::time::Duration;
 
+    use futures_util::FutureExt;
     use odometer_process::metrics::Metrics;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -349,6 +417,125 @@ mod tests {
             assert_eq!(n_read, HEAD.len());
             guarded.write_all(b"a reply").await.unwrap();
         }
+    }
+
+    /// Reads what is handed out now, and returns how many bytes that is.
+    fn read_now(guarded: &mut Guarded<DuplexStream>) -> usize {
+        let mut buffer = vec![0; 32 * 1024];
+        let read = guarded.read(&mut buffer).now_or_never();
+        read.map_or(0, Result::unwrap)
+    }
+
+    /// Returns how many bytes arrive now at the other end.
+    fn arrived(far: &mut DuplexStream) -> usize {
+        let mut buffer = vec![0; 256 * 1024];
+        let read = far.read(&mut buffer).now_or_never();
+        read.map_or(0, Result::unwrap)
+    }
+
+    /// Does what actix does in one run of the task of a connection. Each request gets `reply`.
+    async fn run_once(guarded: &mut Guarded<DuplexStream>, reply: &[u8]) -> usize {
+        let mut n_read = 0;
+        loop {
+            match read_now(guarded) {
+                0 => break,
+                n_bytes => n_read += n_bytes,
+            }
+        }
+        if n_read > 0 {
+            guarded.write_all(reply).await.unwrap();
+        }
+        guarded.flush().await.unwrap();
+        n_read
+    }
+
+    #[tokio::test]
+    async fn replies_to_heads_that_came_together_go_out_in_one_write() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        far.write_all(&HEAD.repeat(16)).await.unwrap();
+        for _ in 0..15 {
+            assert_eq!(run_once(&mut guarded, b"a reply").await, HEAD.len());
+            assert_eq!(arrived(&mut far), 0, "a write for a single reply");
+        }
+        assert_eq!(run_once(&mut guarded, b"a reply").await, HEAD.len());
+        assert_eq!(arrived(&mut far), 16 * b"a reply".len());
+        assert_eq!(run_once(&mut guarded, b"a reply").await, 0);
+    }
+
+    #[tokio::test]
+    async fn a_reply_does_not_wait_for_a_request_that_waits() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        let progress = Rc::clone(guarded.progress());
+        far.write_all(&HEAD.repeat(3)).await.unwrap();
+        assert_eq!(run_once(&mut guarded, b"the first").await, HEAD.len());
+        assert_eq!(arrived(&mut far), 0);
+        let answering = read_now(&mut guarded);
+        assert_eq!(answering, HEAD.len());
+        let answering = progress.answer(Body::Announced(0));
+        assert_eq!(read_now(&mut guarded), 0);
+        guarded.flush().await.unwrap();
+        // The task may run once more before it waits.
+        assert_eq!(read_now(&mut guarded), 0);
+        guarded.flush().await.unwrap();
+        assert_eq!(arrived(&mut far), b"the first".len());
+        drop(answering);
+    }
+
+    #[tokio::test]
+    async fn a_reply_does_not_wait_for_a_head_that_is_not_whole() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        let (part, _) = HEAD.split_at(HEAD.len() - 2);
+        far.write_all(&[HEAD, part].concat()).await.unwrap();
+        assert_eq!(run_once(&mut guarded, b"a reply").await, HEAD.len());
+        assert_eq!(read_now(&mut guarded), part.len());
+        guarded.flush().await.unwrap();
+        assert_eq!(arrived(&mut far), b"a reply".len());
+    }
+
+    #[tokio::test]
+    async fn no_more_is_held_back_than_its_bound() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        far.write_all(&HEAD.repeat(16)).await.unwrap();
+        let reply = [7; HELD_BACK];
+        assert_eq!(run_once(&mut guarded, &reply).await, HEAD.len());
+        assert_eq!(arrived(&mut far), reply.len());
+    }
+
+    #[tokio::test]
+    async fn what_was_held_back_goes_out_before_the_end() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        far.write_all(&HEAD.repeat(2)).await.unwrap();
+        assert_eq!(run_once(&mut guarded, b"a reply").await, HEAD.len());
+        guarded.shutdown().await.unwrap();
+        assert_eq!(arrived(&mut far), b"a reply".len());
+    }
+
+    #[tokio::test]
+    async fn a_caller_who_does_not_read_what_was_held_back_is_not_read_from() {
+        let watch = watched(100);
+        let (near, mut far) = tokio::io::duplex(4 * HEAD.len());
+        let mut guarded = watch.guard(near);
+        far.write_all(&HEAD.repeat(4)).await.unwrap();
+        let reply = [7; 2 * HEAD.len()];
+        for _ in 0..3 {
+            assert_eq!(run_once(&mut guarded, &reply).await, HEAD.len());
+        }
+        assert_eq!(read_now(&mut guarded), HEAD.len());
+        assert_eq!(read_now(&mut guarded), 0);
+        guarded.write_all(&reply).await.unwrap();
+        let flushed = guarded.flush().now_or_never();
+        assert!(flushed.is_none(), "more is written than there is room for");
+        far.write_all(HEAD).await.unwrap();
+        assert_eq!(read_now(&mut guarded), 0);
+        far.read_exact(&mut [0; 4 * HEAD.len()]).await.unwrap();
+        guarded.flush().await.unwrap();
+        far.read_exact(&mut [0; 4 * HEAD.len()]).await.unwrap();
+        assert_eq!(read_now(&mut guarded), HEAD.len());
     }
 
     #[tokio::test]

@@ -136,7 +136,7 @@ impl ConnectionProgress {
     /// reply is written that was not taken at once, the result is 0. A caller who does not read is
     /// not read from.
     pub(crate) fn allowed(&self, limit: usize) -> usize {
-        if self.behind_since.get().is_some() {
+        if self.is_behind() {
             return 0;
         }
         let left = limit.saturating_sub(self.unread.get());
@@ -180,6 +180,11 @@ impl ConnectionProgress {
         if self.behind_since.get().is_none() {
             self.behind_since.set(Some(now));
         }
+    }
+
+    /// Returns whether a reply waits that its caller did not take at once.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind_since.get().is_some()
     }
 
     /// Notes that nothing is left to be written. Returns whether reading was paused for that.
