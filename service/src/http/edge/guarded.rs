@@ -69,10 +69,10 @@ impl<T> Guarded<T> {
         context.waker().wake_by_ref();
     }
 
-    /// Returns whether a reply may wait for the next one.
-    fn is_next_near(&self) -> bool {
-        self.runs_again
-            && !self.kept.is_empty()
+    /// Returns whether a reply may be held back until the next one.
+    fn may_hold(&self) -> bool {
+        let is_next_near = self.runs_again && !self.kept.is_empty();
+        (is_next_near || !self.held.is_empty())
             && self.held.len() < HELD_BACK
             && !self.progress.is_behind()
     }
@@ -263,13 +263,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.not_cut()?;
-        if this.progress.is_behind() || this.held.len() >= HELD_BACK {
-            ready!(this.write_held(context))?;
-        }
-        let written = if this.is_next_near() || !this.held.is_empty() {
+        let written = if this.may_hold() {
             this.held.extend_from_slice(bytes);
             Poll::Ready(Ok(bytes.len()))
         } else {
+            ready!(this.write_held(context))?;
             Pin::new(&mut this.io).poll_write(context, bytes)
         };
         this.note_written(context, written.is_ready());
@@ -280,9 +278,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.not_cut()?;
-        let is_next_near = this.is_next_near();
-        this.runs_again = false;
-        if is_next_near {
+        let runs_again = std::mem::take(&mut this.runs_again);
+        if runs_again && this.may_hold() {
             return Poll::Ready(Ok(()));
         }
         ready!(this.write_held(context))?;
@@ -484,6 +481,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_reply_that_took_long_goes_out_at_once() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        let progress = Rc::clone(guarded.progress());
+        far.write_all(HEAD).await.unwrap();
+        assert_eq!(read_now(&mut guarded), HEAD.len());
+        let answering = progress.answer(Body::Announced(0));
+        assert_eq!(read_now(&mut guarded), 0);
+        guarded.flush().await.unwrap();
+        drop(answering);
+        guarded.write_all(b"a reply").await.unwrap();
+        guarded.flush().await.unwrap();
+        assert_eq!(arrived(&mut far), b"a reply".len());
+    }
+
+    #[tokio::test]
     async fn a_reply_does_not_wait_for_a_head_that_is_not_whole() {
         let watch = watched(100);
         let (mut guarded, mut far) = connection(&watch);
@@ -530,6 +543,8 @@ mod tests {
         guarded.write_all(&reply).await.unwrap();
         let flushed = guarded.flush().now_or_never();
         assert!(flushed.is_none(), "more is written than there is room for");
+        let written = guarded.write(&reply).now_or_never();
+        assert!(written.is_none(), "more is taken for who does not read");
         far.write_all(HEAD).await.unwrap();
         assert_eq!(read_now(&mut guarded), 0);
         far.read_exact(&mut [0; 4 * HEAD.len()]).await.unwrap();
