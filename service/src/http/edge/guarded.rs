@@ -69,12 +69,10 @@ impl<T> Guarded<T> {
         context.waker().wake_by_ref();
     }
 
-    /// Returns whether a reply may be held back until the next one.
+    /// Returns whether a reply may be held back if the task of this connection runs again at once.
     fn may_hold(&self) -> bool {
-        let is_next_near = self.runs_again && !self.kept.is_empty();
-        (is_next_near || !self.held.is_empty())
-            && self.held.len() < HELD_BACK
-            && !self.progress.is_behind()
+        let is_one_of_many = !self.kept.is_empty() || !self.held.is_empty();
+        is_one_of_many && self.held.len() < HELD_BACK && !self.progress.is_behind()
     }
 
     /// Refuses reads and writes on a connection that is cut, unless it was only idle.
