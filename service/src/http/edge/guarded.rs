@@ -517,6 +517,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_held_back_goes_out_before_what_is_not() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        far.write_all(&HEAD.repeat(2)).await.unwrap();
+        assert_eq!(read_now(&mut guarded), HEAD.len());
+        guarded.write_all(&[1; HELD_BACK]).await.unwrap();
+        guarded.write_all(&[2]).await.unwrap();
+        guarded.flush().await.unwrap();
+        let mut written = vec![0; HELD_BACK + 1];
+        far.read_exact(&mut written).await.unwrap();
+        assert_eq!(written, [vec![1; HELD_BACK], vec![2]].concat());
+    }
+
+    #[tokio::test]
     async fn what_was_held_back_goes_out_before_the_end() {
         let watch = watched(100);
         let (mut guarded, mut far) = connection(&watch);
