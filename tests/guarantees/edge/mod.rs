@@ -9,7 +9,9 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use endless::{Closed, Endless, ROWS, hold_all};
 
-use crate::support::{Backend, Client, Options, Program, Scrape, TestDatabase, run, settled, wait};
+use crate::support::{
+    Backend, Client, Options, Program, Scrape, TestDatabase, raw::Connection, run, settled, wait,
+};
 
 mod endless;
 
@@ -438,6 +440,47 @@ fn two_thousand_requests_at_once_get_their_replies() {
             }
         }
         writing.await.expect("no panic").expect("all was read");
+    });
+}
+
+#[test]
+fn a_reply_does_not_wait_for_the_request_behind_it() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .env("ODOMETER_HTTP__BODY", "5min")
+            .start_ready()
+            .await;
+        let mut connection = Connection::open(program.address()).await;
+        // The body of the last request never comes.
+        let waiting =
+            "PUT /v1/sequences/held HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n";
+        let together = [NEXT, waiting].concat();
+        let first = connection.exchange(together.as_bytes()).await;
+        assert_eq!(first.status, 200, "{first:?}");
+    });
+}
+
+#[test]
+fn a_malformed_request_takes_no_reply_with_it() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        // Without `Host`, and with a byte behind the head.
+        let malformed = "POST / HTTP/1.1\r\n\r\nX";
+        let mut stream = TcpStream::connect(program.address()).await.expect("room");
+        let together = [NEXT, malformed].concat();
+        stream.write_all(together.as_bytes()).await.expect("room");
+        let mut replies = String::new();
+        let read = tokio::time::timeout(LIMIT, stream.read_to_string(&mut replies));
+        let read = read.await.expect("the service closes");
+        read.expect("in order");
+        let statuses: Vec<_> = replies.match_indices("HTTP/1.1 ").collect();
+        assert_eq!(statuses.len(), 2, "{replies}");
     });
 }
 

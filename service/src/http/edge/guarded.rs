@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use actix_web::web::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -30,7 +30,7 @@ const HELD_BACK: usize = 8 * 1024;
 /// Replies to requests that came together go out in one write. The guard holds a reply back if it
 /// has more requests and its task runs again at once. A request that has to wait does not delay the
 /// replies before it: actix flushes after each look at it, and the second flush is not held back.
-pub(crate) struct Guarded<T> {
+pub(crate) struct Guarded<T: AsyncWrite + Unpin> {
     io: T,
     /// Bytes that were read, and are for a later read of actix.
     kept: BytesMut,
@@ -44,7 +44,7 @@ pub(crate) struct Guarded<T> {
     watch: Rc<Watch>,
 }
 
-impl<T> Guarded<T> {
+impl<T: AsyncWrite + Unpin> Guarded<T> {
     pub(crate) fn new(io: T, progress: Rc<ConnectionProgress>, watch: Rc<Watch>) -> Self {
         Self {
             io,
@@ -69,10 +69,12 @@ impl<T> Guarded<T> {
         context.waker().wake_by_ref();
     }
 
-    /// Returns whether a reply may be held back if the task of this connection runs again at once.
-    fn may_hold(&self) -> bool {
+    /// Returns whether `n_bytes` more of replies may be held back if the task of this connection runs
+    /// again at once.
+    fn may_hold(&self, n_bytes: usize) -> bool {
         let is_one_of_many = !self.kept.is_empty() || !self.held.is_empty();
-        is_one_of_many && self.held.len() < HELD_BACK && !self.progress.is_behind()
+        let has_room = self.held.len() + n_bytes <= HELD_BACK;
+        is_one_of_many && has_room && !self.progress.is_behind()
     }
 
     /// Refuses reads and writes on a connection that is cut, unless it was only idle.
@@ -88,7 +90,7 @@ fn cut_off() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the connection stood still")
 }
 
-impl<T: AsyncRead + Unpin> Guarded<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
     /// Hands out at most `allowed` bytes, and of heads none beyond the end of the first. Bytes that
     /// were read beyond that end are kept for later.
     fn hand_out(
@@ -174,7 +176,7 @@ impl EndOfHead {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -229,27 +231,23 @@ impl<T: AsyncWrite + Unpin> Guarded<T> {
     fn write_held(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.held.is_empty() {
             let written = Pin::new(&mut self.io).poll_write(context, &self.held);
-            self.note_written(context, written.is_ready());
+            if written.is_pending() {
+                self.note_not_written(context);
+            }
             match ready!(written)? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 n_bytes => drop(self.held.split_to(n_bytes)),
             }
+            // What came since the reply was held back stays unread.
+            self.progress.note_taken(self.watch.now());
         }
         self.held = BytesMut::new();
         Poll::Ready(Ok(()))
     }
 
-    /// Notes whether bytes were taken, and reads on if reading waited for that.
-    fn note_written(&mut self, context: &mut Context<'_>, is_taken: bool) {
-        if !is_taken {
-            self.progress.note_not_written(self.watch.now());
-            self.progress.park(context);
-            return;
-        }
-        self.progress.note_written(self.watch.now());
-        if self.progress.resume() {
-            self.run_again(context);
-        }
+    fn note_not_written(&self, context: &Context<'_>) {
+        self.progress.note_not_written(self.watch.now());
+        self.progress.park(context);
     }
 }
 
@@ -261,14 +259,22 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.not_cut()?;
-        let written = if this.may_hold() {
+        let written = if this.may_hold(bytes.len()) {
             this.held.extend_from_slice(bytes);
             Poll::Ready(Ok(bytes.len()))
         } else {
             ready!(this.write_held(context))?;
             Pin::new(&mut this.io).poll_write(context, bytes)
         };
-        this.note_written(context, written.is_ready());
+        match &written {
+            Poll::Ready(_) => {
+                this.progress.note_written(this.watch.now());
+                if this.progress.resume() {
+                    this.run_again(context);
+                }
+            }
+            Poll::Pending => this.note_not_written(context),
+        }
         written
     }
 
@@ -277,7 +283,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
         let this = self.get_mut();
         this.not_cut()?;
         let runs_again = std::mem::take(&mut this.runs_again);
-        if runs_again && this.may_hold() {
+        if runs_again && this.may_hold(0) {
             return Poll::Ready(Ok(()));
         }
         ready!(this.write_held(context))?;
@@ -295,8 +301,13 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     }
 }
 
-impl<T> Drop for Guarded<T> {
+impl<T: AsyncWrite + Unpin> Drop for Guarded<T> {
+    /// Writes what was held back, as far as the socket takes it. actix has written it already, and
+    /// ends a connection without a flush if a request is malformed.
     fn drop(&mut self) {
+        if self.not_cut().is_ok() {
+            let _ = self.write_held(&mut Context::from_waker(Waker::noop()));
+        }
         self.progress.close();
         self.watch.note_closed();
     }
@@ -511,7 +522,7 @@ mod tests {
         let watch = watched(100);
         let (mut guarded, mut far) = connection(&watch);
         far.write_all(&HEAD.repeat(16)).await.unwrap();
-        let reply = [7; HELD_BACK];
+        let reply = [7; HELD_BACK + 1];
         assert_eq!(run_once(&mut guarded, &reply).await, HEAD.len());
         assert_eq!(arrived(&mut far), reply.len());
     }
@@ -528,6 +539,33 @@ mod tests {
         let mut written = vec![0; HELD_BACK + 1];
         far.read_exact(&mut written).await.unwrap();
         assert_eq!(written, [vec![1; HELD_BACK], vec![2]].concat());
+    }
+
+    #[tokio::test]
+    async fn what_was_held_back_goes_out_if_the_connection_is_dropped() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        far.write_all(&HEAD.repeat(2)).await.unwrap();
+        assert_eq!(run_once(&mut guarded, b"a reply").await, HEAD.len());
+        drop(guarded);
+        assert_eq!(arrived(&mut far), b"a reply".len());
+    }
+
+    #[tokio::test]
+    async fn a_head_has_no_more_time_and_room_for_replies_that_were_held_back() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        far.write_all(&[HEAD, &[7; MAX_UNREAD + 1]].concat())
+            .await
+            .unwrap();
+        assert_eq!(run_once(&mut guarded, b"a reply").await, HEAD.len());
+        let mut n_read = 0;
+        for _ in 0..2 {
+            n_read += run_once(&mut guarded, b"").await;
+        }
+        assert_eq!(n_read, MAX_UNREAD);
+        assert_eq!(arrived(&mut far), b"a reply".len());
+        assert!(guarded.progress().asking_since().is_some());
     }
 
     #[tokio::test]

@@ -165,9 +165,14 @@ impl ConnectionProgress {
         self.unread.set(unread.saturating_add(n_bytes));
     }
 
-    /// Notes that the peer, or the kernel for the peer, took bytes.
+    /// Notes that bytes of a reply were taken, or are held back until the next one.
     pub(crate) fn note_written(&self, now: u32) {
         self.unread.set(0);
+        self.note_taken(now);
+    }
+
+    /// Notes that the peer, or the kernel for the peer, took bytes.
+    pub(crate) fn note_taken(&self, now: u32) {
         self.is_writing.set(false);
         self.moved.set(now);
     }

@@ -9,6 +9,7 @@ use odometer_process::{
     faults::{self, Fault},
     metrics::ConnectionsMetrics,
 };
+use tokio::io::AsyncWrite;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::bounds::ConnectionBounds;
@@ -62,7 +63,7 @@ impl Watch {
     }
 
     /// Puts a new connection under guard.
-    pub(crate) fn guard<T>(self: &Rc<Self>, io: T) -> Guarded<T> {
+    pub(crate) fn guard<T: AsyncWrite + Unpin>(self: &Rc<Self>, io: T) -> Guarded<T> {
         let progress = Rc::new(ConnectionProgress::new(self.now.get()));
         self.connections.borrow_mut().push(Rc::clone(&progress));
         self.metrics.open.increment(1.0);
