@@ -449,7 +449,7 @@ fn a_reply_does_not_wait_for_the_request_behind_it() {
         let database = TestDatabase::prepared(Backend::Sqlite).await;
         let program = Program::options()
             .database(&database.url)
-            .env("ODOMETER_HTTP__BODY", "5min")
+            .env("ODOMETER_HTTP__BODY", "60s")
             .start_ready()
             .await;
         let mut connection = Connection::open(program.address()).await;
