@@ -2,6 +2,7 @@
 //! up.
 
 mod answers;
+mod codes;
 mod commands;
 mod configuration;
 mod dashboards;
