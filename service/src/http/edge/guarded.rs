@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 use actix_web::web::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::end_of_head::EndOfHead;
 use super::progress::{ConnectionProgress, Cut};
 use super::watch::Watch;
 
@@ -144,35 +145,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
             self.kept.extend_from_slice(part.filled());
         }
         Poll::Pending
-    }
-}
-
-/// Finds the end of a head that comes in parts.
-#[derive(Default)]
-struct EndOfHead {
-    /// The last two bytes of the part before.
-    before: [u8; 2],
-}
-
-impl EndOfHead {
-    /// Returns the position in `part` right after the first end of a head: an empty line, or what
-    /// looks like one.
-    fn find(&mut self, part: &[u8]) -> Option<usize> {
-        let end = match (self.before, part) {
-            ([_, b'\n'] | [b'\n', b'\r'], [b'\n', ..]) => Some(1),
-            ([_, b'\n'], [b'\r', b'\n', ..]) => Some(2),
-            _ => memchr::memchr_iter(b'\n', part).find_map(|at| match part.get(at + 1..)? {
-                [b'\n', ..] => Some(at + 2),
-                [b'\r', b'\n', ..] => Some(at + 3),
-                _ => None,
-            }),
-        };
-        self.before = match (end, part) {
-            (None, [.., first, last]) => [*first, *last],
-            (None, [last]) => [self.before[1], *last],
-            _ => [0; 2],
-        };
-        end
     }
 }
 
@@ -346,11 +318,16 @@ mod tests {
         (watch.guard(near), far)
     }
 
+    /// Returns a connection under guard on which `sent` came, and its other end.
+    async fn connection_with(sent: &[u8]) -> (Guarded<DuplexStream>, DuplexStream) {
+        let (guarded, mut far) = connection(&watched(100));
+        far.write_all(sent).await.unwrap();
+        (guarded, far)
+    }
+
     #[tokio::test]
     async fn no_more_is_read_than_the_bound_until_something_is_written() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
-        far.write_all(&vec![7; 100_000]).await.unwrap();
+        let (mut guarded, _far) = connection_with(&vec![7; 100_000]).await;
         let mut n_read = 0;
         let mut buffer = vec![0; 10_000];
         let mut read_all = async || {
@@ -367,52 +344,11 @@ mod tests {
         assert_eq!(read, 64);
     }
 
-    #[test]
-    fn the_end_of_a_head_is_found_however_its_lines_end() {
-        for (bytes, expected) in [
-            ("GET / HTTP/1.1\r\nHost:\r\n\r\nGET", Some(25)),
-            ("GET / HTTP/1.1\r\nHost:\r\n\r\n", Some(25)),
-            ("GET / HTTP/1.1\nHost:\n\nGET", Some(22)),
-            ("GET / HTTP/1.1\r\nHost:\r\n", None),
-            ("GET / HTTP/1.1\r\nHost:\r\n\r", None),
-            ("", None),
-        ] {
-            let end = EndOfHead::default().find(bytes.as_bytes());
-            assert_eq!(end, expected, "{bytes:?}");
-        }
-    }
-
-    #[test]
-    fn the_end_of_a_head_is_found_wherever_it_is_cut_in_two() {
-        for head in [
-            "GET / HTTP/1.1\r\nHost:\r\n\r\n",
-            "GET / HTTP/1.1\nHost:\n\n",
-        ] {
-            let both = head.repeat(2);
-            for (cut, _) in head.char_indices() {
-                let (first, second) = both.as_bytes().split_at(cut);
-                let mut end = EndOfHead::default();
-                assert_eq!(end.find(first), None, "cut at {cut}");
-                assert_eq!(end.find(second), Some(head.len() - cut), "cut at {cut}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_end_of_a_head_is_found_in_single_bytes() {
-        let mut end = EndOfHead::default();
-        let found: Vec<_> = HEAD.iter().map(|byte| end.find(&[*byte])).collect();
-        let at = found.iter().position(Option::is_some);
-        assert_eq!(at, Some(HEAD.len() - 1));
-    }
-
     const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost:\r\n\r\n";
 
     #[tokio::test]
     async fn heads_that_come_together_are_handed_out_one_at_a_time() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
-        far.write_all(&HEAD.repeat(300)).await.unwrap();
+        let (mut guarded, _far) = connection_with(&HEAD.repeat(300)).await;
         let mut buffer = vec![0; 32 * 1024];
         for _ in 0..300 {
             // A head that a read cut in two comes in two parts.
@@ -457,9 +393,7 @@ mod tests {
 
     #[tokio::test]
     async fn replies_to_heads_that_came_together_go_out_in_one_write() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
-        far.write_all(&HEAD.repeat(16)).await.unwrap();
+        let (mut guarded, mut far) = connection_with(&HEAD.repeat(16)).await;
         for _ in 0..15 {
             assert_eq!(run_once(&mut guarded, b"a reply").await, HEAD.len());
             assert_eq!(arrived(&mut far), 0, "a write for a single reply");
@@ -471,10 +405,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_does_not_wait_for_a_request_that_waits() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
+        let (mut guarded, mut far) = connection_with(&HEAD.repeat(3)).await;
         let progress = Rc::clone(guarded.progress());
-        far.write_all(&HEAD.repeat(3)).await.unwrap();
         assert_eq!(run_once(&mut guarded, b"the first").await, HEAD.len());
         assert_eq!(arrived(&mut far), 0);
         let answering = read_now(&mut guarded);
@@ -491,10 +423,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_that_took_long_goes_out_at_once() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
+        let (mut guarded, mut far) = connection_with(HEAD).await;
         let progress = Rc::clone(guarded.progress());
-        far.write_all(HEAD).await.unwrap();
         assert_eq!(read_now(&mut guarded), HEAD.len());
         let answering = progress.answer(Body::Announced(0));
         assert_eq!(read_now(&mut guarded), 0);
@@ -519,9 +449,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_is_held_back_than_its_bound() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
-        far.write_all(&HEAD.repeat(16)).await.unwrap();
+        let (mut guarded, mut far) = connection_with(&HEAD.repeat(16)).await;
         let reply = [7; HELD_BACK + 1];
         assert_eq!(run_once(&mut guarded, &reply).await, HEAD.len());
         assert_eq!(arrived(&mut far), reply.len());
@@ -529,9 +457,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_held_back_goes_out_before_what_is_not() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
-        far.write_all(&HEAD.repeat(2)).await.unwrap();
+        let (mut guarded, mut far) = connection_with(&HEAD.repeat(2)).await;
         assert_eq!(read_now(&mut guarded), HEAD.len());
         guarded.write_all(&[1; HELD_BACK]).await.unwrap();
         guarded.write_all(&[2]).await.unwrap();
@@ -543,9 +469,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_held_back_goes_out_if_the_connection_is_dropped() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
-        far.write_all(&HEAD.repeat(2)).await.unwrap();
+        let (mut guarded, mut far) = connection_with(&HEAD.repeat(2)).await;
         assert_eq!(run_once(&mut guarded, b"a reply").await, HEAD.len());
         drop(guarded);
         assert_eq!(arrived(&mut far), b"a reply".len());
@@ -553,11 +477,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_head_has_no_more_time_and_room_for_replies_that_were_held_back() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
-        far.write_all(&[HEAD, &[7; MAX_UNREAD + 1]].concat())
-            .await
-            .unwrap();
+        let (mut guarded, mut far) = connection_with(&[HEAD, &[7; MAX_UNREAD + 1]].concat()).await;
         assert_eq!(run_once(&mut guarded, b"a reply").await, HEAD.len());
         let mut n_read = 0;
         for _ in 0..2 {
@@ -570,9 +490,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_held_back_goes_out_before_the_end() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
-        far.write_all(&HEAD.repeat(2)).await.unwrap();
+        let (mut guarded, mut far) = connection_with(&HEAD.repeat(2)).await;
         assert_eq!(run_once(&mut guarded, b"a reply").await, HEAD.len());
         guarded.shutdown().await.unwrap();
         assert_eq!(arrived(&mut far), b"a reply".len());
@@ -623,10 +541,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_who_leaves_while_answered_is_noticed() {
-        let watch = watched(100);
-        let (mut guarded, mut far) = connection(&watch);
+        let (mut guarded, far) = connection_with(HEAD).await;
         let progress = Rc::clone(guarded.progress());
-        far.write_all(HEAD).await.unwrap();
         let mut buffer = vec![0; 1024];
         assert_eq!(guarded.read(&mut buffer).await.unwrap(), HEAD.len());
         let _answering = progress.answer(Body::Announced(0));

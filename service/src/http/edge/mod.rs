@@ -9,6 +9,7 @@
 
 mod bounds;
 mod descriptors;
+mod end_of_head;
 mod guarded;
 mod progress;
 mod watch;
