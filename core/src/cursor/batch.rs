@@ -34,9 +34,8 @@ pub(crate) struct TakenPart {
     pub(crate) view: View,
 }
 
-/// The result of one attempt to take a batch.
-enum Attempt {
-    Taken(TakenBatch),
+/// Says why one attempt took no batch.
+enum NotTaken {
     TooFew,
     /// The word moved during the attempt.
     Missed,
@@ -53,87 +52,115 @@ impl Cursor {
             return None;
         }
         loop {
-            match self.attempt(count, contiguous) {
-                Attempt::Taken(batch) => return Some(batch),
-                Attempt::TooFew => return None,
-                Attempt::Missed => {}
+            let word = self.word.load();
+            let Some(view) = self.slot(generation(word)).read(generation(word)) else {
+                // This happens only if the word has gone on: the slot of the current generation is
+                // never written.
+                continue;
+            };
+            let current = TakenPart {
+                generation: generation(word),
+                from: offset(word),
+                view,
+            };
+            // The common case returns at once: a result that is copied on its way out takes twice
+            // the time.
+            if count <= current.left() {
+                if let Ok(batch) = self.take_within(word, &current, count) {
+                    return Some(batch);
+                }
+                continue;
+            }
+            match self.take_at_end(word, current, count, contiguous) {
+                Ok(batch) => return Some(batch),
+                Err(NotTaken::TooFew) => return None,
+                Err(NotTaken::Missed) => {}
             }
         }
     }
 
-    fn attempt(&self, count: u64, contiguous: bool) -> Attempt {
-        let word = self.word.load();
-        let Some(view) = self.slot(generation(word)).read(generation(word)) else {
-            // This happens only if the word has gone on: the slot of the current generation is
-            // never written.
-            return Attempt::Missed;
-        };
-        let current = TakenPart {
-            generation: generation(word),
-            from: offset(word),
-            view,
-        };
-        let part = if current.from < view.count {
+    /// Takes a batch for which the current block has too few numbers.
+    #[cold]
+    fn take_at_end(
+        &self,
+        word: u64,
+        current: TakenPart,
+        count: u64,
+        contiguous: bool,
+    ) -> Result<TakenBatch, NotTaken> {
+        let first = if current.left() > 0 {
             Some(current)
         } else {
             self.filled_after(current.generation)
         };
-        let Some(part) = part else {
-            return self.too_few(word);
+        let Some(first) = first else {
+            return Err(self.too_few(word));
         };
-        let left = part.view.count - part.from;
-        if count <= left {
-            return self.take_within(word, &part, count);
+        if count <= first.left() {
+            return self.take_within(word, &first, count);
         }
         if contiguous {
-            return Attempt::TooFew;
+            return Err(NotTaken::TooFew);
         }
-        match self.filled_after(part.generation) {
-            Some(next) if count - left <= next.view.count => {
-                self.take_across(word, &part, &next, count - left)
-            }
-            Some(_) => Attempt::TooFew,
-            None => self.too_few(word),
+        let more = count - first.left();
+        match self.filled_after(first.generation) {
+            Some(next) if more <= next.left() => self.take_across(word, &first, &next, more),
+            Some(_) => Err(NotTaken::TooFew),
+            None => Err(self.too_few(word)),
         }
     }
 
     /// Decides what to return if no filled block was found. The answer is final only if the word is
     /// still in the generation that was read.
-    fn too_few(&self, word: u64) -> Attempt {
+    fn too_few(&self, word: u64) -> NotTaken {
         if self.is_in(generation(word)) {
-            Attempt::TooFew
+            NotTaken::TooFew
         } else {
-            Attempt::Missed
+            NotTaken::Missed
         }
     }
 
-    fn take_within(&self, word: u64, part: &TakenPart, count: u64) -> Attempt {
+    #[inline]
+    fn take_within(&self, word: u64, part: &TakenPart, count: u64) -> Result<TakenBatch, NotTaken> {
         let end = part.from + count;
         if !self.word.advance(word, pack(part.generation, end)) {
-            return Attempt::Missed;
+            return Err(NotTaken::Missed);
         }
         self.guess.learn(live(part.generation));
-        Attempt::Taken(TakenBatch {
+        Ok(TakenBatch {
             ranges: Ranges::one(part.view.range(part.from, count)),
             low_water: self.signal(part, end - 1),
         })
     }
 
     /// Takes all numbers that are left in `part`, and `more` numbers of `next`.
-    fn take_across(&self, word: u64, part: &TakenPart, next: &TakenPart, more: u64) -> Attempt {
+    fn take_across(
+        &self,
+        word: u64,
+        part: &TakenPart,
+        next: &TakenPart,
+        more: u64,
+    ) -> Result<TakenBatch, NotTaken> {
         if !self.word.advance(word, pack(next.generation, more)) {
-            return Attempt::Missed;
+            return Err(NotTaken::Missed);
         }
         self.guess.learn(live(next.generation));
-        let left = part.view.count - part.from;
+        let left = part.left();
         let signals = [
             self.signal(part, part.view.count - 1),
             self.signal(next, more - 1),
         ];
-        Attempt::Taken(TakenBatch {
+        Ok(TakenBatch {
             ranges: Ranges::two(part.view.range(part.from, left), next.view.range(0, more)),
             low_water: signals.contains(&true),
         })
+    }
+}
+
+impl TakenPart {
+    /// Returns how many numbers are left. The offset of a word may be past the last number.
+    fn left(&self) -> u64 {
+        self.view.count.saturating_sub(self.from)
     }
 }
 
