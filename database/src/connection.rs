@@ -8,7 +8,6 @@
 
 use std::{
     future::Future,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::BoxFuture;
 use odometer_process::{
     faults::{self, Fault},
     metrics::{ConnectionMetrics, Present},
@@ -23,7 +23,7 @@ use odometer_process::{
 use parking_lot::Mutex;
 use sea_orm::DbErr;
 use tokio::{
-    runtime::{Handle, Runtime},
+    runtime::Runtime,
     sync::{Notify, OwnedSemaphorePermit, watch},
     task::{JoinError, JoinHandle},
     time::{sleep, timeout, timeout_at},
@@ -36,6 +36,7 @@ use crate::{
     pool::ConnectionPool,
     route::RouteOptions,
     session::DatabaseConnection,
+    tasks::Tasks,
 };
 
 /// Names the log target of the events in this file.
@@ -66,12 +67,12 @@ struct ConnectionPermit {
 }
 
 /// A statement, or a transaction, that keeps its result.
-type Statement = Pin<Box<dyn Future<Output = Result<(), DbErr>> + Send>>;
+type Statement = BoxFuture<'static, Result<(), DbErr>>;
 type StatementTask = JoinHandle<Result<(), DbErr>>;
 
 pub struct Connection {
     runtime: Mutex<Option<Runtime>>,
-    handle: Handle,
+    tasks: Tasks,
     options: RouteOptions,
     pool: Mutex<ConnectionPool>,
     /// Statements of pools below this generation are waited for no longer.
@@ -103,7 +104,7 @@ impl Connection {
         counted: ConnectionMetrics,
         label: DatabaseLabel,
     ) -> Result<Self, DbErr> {
-        let handle = runtime.handle().clone();
+        let tasks = Tasks::new(runtime.handle().clone());
         let pool = match ConnectionPool::open(&options, 0).await {
             Ok(pool) => pool,
             Err(error) => {
@@ -115,7 +116,7 @@ impl Connection {
         counted.set_max(pool.permits.available_permits());
         Ok(Self {
             runtime: Mutex::new(Some(runtime)),
-            handle,
+            tasks,
             options,
             pool: Mutex::new(pool),
             given_up: watch::Sender::new(0),
@@ -131,15 +132,16 @@ impl Connection {
         })
     }
 
-    pub fn handle(&self) -> &Handle {
-        &self.handle
+    /// Returns where work is started that belongs to the database, and not to a caller.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     /// Returns how many tasks are alive in the store's runtime and in the runtime of the pool in
     /// use. The closing of an earlier pool is a task of the store's runtime, for as long as it
     /// lasts.
     pub fn n_tasks(&self) -> usize {
-        self.handle.metrics().num_alive_tasks() + self.pool.lock().n_tasks()
+        self.tasks.n_alive() + self.pool.lock().n_tasks()
     }
 
     pub fn health(&self) -> Health {
@@ -179,52 +181,54 @@ impl Connection {
             *slot.lock() = Some(operation.await?);
             Ok(())
         });
-        self.run_boxed(until, pool, permit, statement).await?;
+        self.run_with_permit(until, pool, permit, statement).await?;
         let value = result.lock().take();
         value.ok_or_else(|| {
             StatementFailure::MayHaveCommitted(Cause::Broken("its task was stopped".to_owned()))
         })
     }
 
-    /// Does what [`Self::run`] does, with a permit. This is compiled once, and not once for each
-    /// statement.
-    async fn run_boxed(
-        self: &Arc<Self>,
+    /// Does what [`Self::run`] does, with a permit. It is boxed, so that it is compiled once, and
+    /// not once for each statement.
+    fn run_with_permit<'a>(
+        self: &'a Arc<Self>,
         until: Instant,
         pool: ConnectionPool,
         permit: ConnectionPermit,
         statement: Statement,
-    ) -> Result<(), StatementFailure> {
-        let generation = pool.generation;
-        let statement = async move {
-            let outcome = statement.await;
-            drop(permit);
-            outcome
-        };
-        let mut task = match pool.runtime.handle() {
-            Ok(handle) => handle.spawn(statement),
-            Err(_ended) => {
-                let cause = Cause::Broken("its pool was replaced".to_owned());
-                return Err(StatementFailure::NotCommitted(cause));
-            }
-        };
-        drop((pool.runtime, pool.database));
-        let sent = Instant::now();
-        let timeout_left = until.saturating_duration_since(sent).min(self.timeout);
-        let failure = match self.outcome(&mut task, timeout_left, generation).await {
-            Some(Ok(Ok(()))) => return Ok(()),
-            Some(Ok(Err(error))) => StatementFailure::from(error),
-            Some(Err(_stopped)) => {
-                StatementFailure::MayHaveCommitted(Cause::Broken("its task was stopped".to_owned()))
-            }
-            None => {
-                let silent_at = (sent + self.timeout).max(pool.connects_until);
-                self.watch_silent(task, silent_at, generation);
-                StatementFailure::MayHaveCommitted(Cause::Silent)
-            }
-        };
-        self.learn_from(&failure, generation);
-        Err(failure)
+    ) -> BoxFuture<'a, Result<(), StatementFailure>> {
+        Box::pin(async move {
+            let generation = pool.generation;
+            let statement = async move {
+                let outcome = statement.await;
+                drop(permit);
+                outcome
+            };
+            let mut task = match pool.runtime.handle() {
+                Ok(handle) => handle.spawn(statement),
+                Err(_ended) => {
+                    let cause = Cause::Broken("its pool was replaced".to_owned());
+                    return Err(StatementFailure::NotCommitted(cause));
+                }
+            };
+            drop((pool.runtime, pool.database));
+            let sent = Instant::now();
+            let timeout_left = until.saturating_duration_since(sent).min(self.timeout);
+            let failure = match self.outcome(&mut task, timeout_left, generation).await {
+                Some(Ok(Ok(()))) => return Ok(()),
+                Some(Ok(Err(error))) => StatementFailure::from(error),
+                Some(Err(_stopped)) => StatementFailure::MayHaveCommitted(Cause::Broken(
+                    "its task was stopped".to_owned(),
+                )),
+                None => {
+                    let silent_at = (sent + self.timeout).max(pool.connects_until);
+                    self.watch_silent(task, silent_at, generation);
+                    StatementFailure::MayHaveCommitted(Cause::Silent)
+                }
+            };
+            self.learn_from(&failure, generation);
+            Err(failure)
+        })
     }
 
     /// Waits for a statement's end. Returns `None` if the statement is not waited for any longer.
@@ -249,34 +253,37 @@ impl Connection {
     }
 
     /// Waits for a permit of the pool. If the pool is replaced meanwhile, waits on its successor.
-    async fn permit(
+    /// It is boxed for the same reason.
+    fn permit(
         &self,
         until: Instant,
-    ) -> Result<(ConnectionPool, ConnectionPermit), StatementFailure> {
-        let pending = self.counted.one_is_pending();
-        loop {
-            let mut pool = self.pool.lock().clone();
-            if pool.is_pooled != self.options.current().1 {
-                self.replace_pool(pool.generation, "a pooler is in between");
-                pool = self.pool.lock().clone();
-            }
-            let acquired = timeout(
-                until.saturating_duration_since(Instant::now()),
-                Arc::clone(&pool.permits).acquire_owned(),
-            );
-            match acquired.await {
-                Ok(Ok(permit)) => {
-                    drop(pending);
-                    let permit = ConnectionPermit {
-                        _permit: permit,
-                        _counted: self.counted.one_is_active(),
-                    };
-                    return Ok((pool, permit));
+    ) -> BoxFuture<'_, Result<(ConnectionPool, ConnectionPermit), StatementFailure>> {
+        Box::pin(async move {
+            let pending = self.counted.one_is_pending();
+            loop {
+                let mut pool = self.pool.lock().clone();
+                if pool.is_pooled != self.options.current().1 {
+                    self.replace_pool(pool.generation, "a pooler is in between");
+                    pool = self.pool.lock().clone();
                 }
-                Ok(Err(_replaced)) if !self.is_closed.load(Ordering::Acquire) => {}
-                Ok(Err(_)) | Err(_) => return Err(StatementFailure::NotCommitted(Cause::Busy)),
+                let acquired = timeout(
+                    until.saturating_duration_since(Instant::now()),
+                    Arc::clone(&pool.permits).acquire_owned(),
+                );
+                match acquired.await {
+                    Ok(Ok(permit)) => {
+                        drop(pending);
+                        let permit = ConnectionPermit {
+                            _permit: permit,
+                            _counted: self.counted.one_is_active(),
+                        };
+                        return Ok((pool, permit));
+                    }
+                    Ok(Err(_replaced)) if !self.is_closed.load(Ordering::Acquire) => {}
+                    Ok(Err(_)) | Err(_) => return Err(StatementFailure::NotCommitted(Cause::Busy)),
+                }
             }
-        }
+        })
     }
 
     /// Watches a statement that no caller waits for any more. If the statement is silent at
@@ -284,7 +291,7 @@ impl Connection {
     /// for making its connection. A new pool would only make the connection once more.
     fn watch_silent(self: &Arc<Self>, task: StatementTask, silent_at: Instant, generation: u64) {
         let connection = Arc::clone(self);
-        self.handle.spawn(async move {
+        self.tasks.spawn(async move {
             if timeout_at(silent_at.into(), task).await.is_err() {
                 connection.replace_pool(generation, "a statement got no reply");
             }
@@ -307,7 +314,7 @@ impl Connection {
             return;
         }
         let connection = Arc::clone(self);
-        self.handle.spawn(async move {
+        self.tasks.spawn(async move {
             sleep(LAST_TIMEOUT).await;
             connection
                 .given_up
@@ -363,7 +370,7 @@ impl Connection {
         // A caller that waits for a permit of the old pool waits on the new one.
         old.permits.close();
         let timeout_left = self.timeout + LAST_TIMEOUT;
-        self.handle.spawn(async move {
+        self.tasks.spawn(async move {
             // Statements under way may end. After this time all callers have given up a statement
             // that is still silent. It ends with its runtime.
             let _ended = timeout(timeout_left, old.database.clone().close()).await;
@@ -375,7 +382,7 @@ impl Connection {
     pub async fn close(&self, timeout_left: Duration) {
         self.is_closed.store(true, Ordering::Release);
         let database = self.pool.lock().database.clone();
-        let closing = self.handle.spawn(async move { database.close().await });
+        let closing = self.tasks.spawn(async move { database.close().await });
         if timeout(timeout_left, closing).await.is_err() {
             tracing::warn!(target: TARGET, "statements were still in flight when the pool was closed");
         }

@@ -33,4 +33,5 @@ pub mod settings;
 pub mod start_error;
 mod stranger;
 pub mod target;
+pub mod tasks;
 pub mod tls;

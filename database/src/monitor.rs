@@ -151,7 +151,7 @@ impl<T: Tables> Monitor<T> {
             up,
             fatal,
         };
-        connection.handle().spawn(monitor.watch(refresher));
+        connection.tasks().spawn(monitor.watch(refresher));
         receiver
     }
 
@@ -163,7 +163,7 @@ impl<T: Tables> Monitor<T> {
             // right.
             sleep(QUIET_INTERVAL).await;
         }
-        self.connection.handle().spawn(refresher.run());
+        self.connection.tasks().spawn(refresher.run());
         loop {
             self.up.set(1.0);
             self.connection.set_health(Health::Up);
@@ -314,7 +314,7 @@ impl<T: Tables> Monitor<T> {
         let until = Instant::now() + self.settings.timeout + self.settings.acquire;
         // The look is a task of its own: it is watched to its end even if no caller waits for it
         // any more.
-        let look = self.connection.handle().spawn(async move {
+        let look = self.connection.tasks().spawn(async move {
             let answer = connection.run(until, async move |database| {
                 if is_silent {
                     return Box::pin(database.ping()).await.map(|()| true);

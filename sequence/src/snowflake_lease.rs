@@ -163,7 +163,7 @@ impl SequenceActor {
         self.in_flight = Some(PendingWork::Renewal);
         self.state = ActorState::Prefetching;
         let (store, hold) = (Arc::clone(&self.shared.store), self.hold());
-        let renewing = async move { store.renew_lease(&held.key, hold).await };
+        let renewing = async move { store.renew_lease(&held.key, Some(hold)).await };
         let snowflake = Arc::clone(snowflake);
         context.spawn(
             renewing

@@ -19,13 +19,14 @@ use odometer_database::{
     settings::StatementBounds,
     start_error::StartError,
     target::Target,
+    tasks::Tasks,
 };
 use odometer_process::{
     faults::{self, Fault},
     metrics::{DatabaseMetrics, Metrics},
 };
 use tokio::{
-    runtime::{Handle, Runtime},
+    runtime::Runtime,
     sync::{Semaphore, mpsc, watch},
 };
 
@@ -106,9 +107,9 @@ impl Database {
             .await
             .map_err(|error| error.of(&identity.label))?;
         let watching = unconfirmed::watch(Arc::downgrade(&database), between);
-        database.handle().spawn(watching);
+        database.tasks().spawn(watching);
         let counting = fullness::watch_fullness(Arc::downgrade(&database), between);
-        database.handle().spawn(counting);
+        database.tasks().spawn(counting);
         Ok(database)
     }
 
@@ -217,8 +218,8 @@ impl Database {
         let _up = health.wait_for(|health| *health == Health::Up).await;
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
-        self.connection.handle()
+    pub(crate) fn tasks(&self) -> &Tasks {
+        self.connection.tasks()
     }
 
     /// Resolves with a problem of the database that does not pass by waiting.

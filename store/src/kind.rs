@@ -6,11 +6,9 @@ use std::{
 };
 
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
+use odometer_database::tasks::Tasks;
 use odometer_process::metrics::Metrics;
-use tokio::{
-    runtime::Handle,
-    sync::{mpsc, oneshot},
-};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Act, Altered, BlockFate, Condition, JournalBlock, JournalRow, News, NumberTrace, Page,
@@ -254,10 +252,10 @@ impl Store {
     }
 
     /// Returns the runtime for work that must not stop half-way when its caller gives up.
-    pub(crate) fn handle(&self) -> &Handle {
+    pub(crate) fn tasks(&self) -> &Tasks {
         match self.databases() {
-            One(database) => database.handle(),
-            Several(striped) => striped.handle(),
+            One(database) => database.tasks(),
+            Several(striped) => striped.tasks(),
         }
     }
 

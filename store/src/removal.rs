@@ -90,7 +90,7 @@ impl Remover {
             metrics,
             has_warned: false,
         };
-        connection.handle().spawn(remover.run());
+        connection.tasks().spawn(remover.run());
     }
 
     async fn run(mut self) {

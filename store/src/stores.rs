@@ -237,7 +237,7 @@ impl Stores {
             // If the outcome is dropped with a block in it, the block counts as abandoned.
             let _gone = answer.send(outcome);
         };
-        self.default.handle().spawn(reserving.instrument(call));
+        self.default.tasks().spawn(reserving.instrument(call));
         receiver
     }
 
@@ -315,7 +315,7 @@ impl Stores {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.default.handle().spawn(work)
+        self.default.tasks().spawn(work)
     }
 
     /// Returns names of live sequences that a caller of `name` may have meant, at most a few

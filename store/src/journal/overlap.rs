@@ -90,7 +90,7 @@ impl Overlaps {
             pass: 0,
             found: BTreeMap::new(),
         };
-        connection.handle().spawn(overlaps.run());
+        connection.tasks().spawn(overlaps.run());
     }
 
     async fn run(mut self) {

@@ -93,7 +93,7 @@ impl Pruner {
             },
             has_warned: false,
         };
-        connection.handle().spawn(pruner.run());
+        connection.tasks().spawn(pruner.run());
     }
 
     async fn run(mut self) {

@@ -90,7 +90,7 @@ impl Journal {
             queue: Arc::clone(&queue),
             metrics: Arc::clone(&metrics),
         };
-        connection.handle().spawn(writer.write(receiver));
+        connection.tasks().spawn(writer.write(receiver));
         Self {
             entries,
             queue,

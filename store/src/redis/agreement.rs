@@ -170,9 +170,9 @@ impl Agreement {
     /// nothing is counted for strict order.
     fn watch(self, database: &Arc<Database>) {
         let mut health = database.connection.health_changes();
-        let handle = database.handle().clone();
+        let tasks = database.tasks().clone();
         let database = Arc::downgrade(database);
-        handle.spawn(async move {
+        tasks.spawn(async move {
             let mut is_first = true;
             while health.wait_for(|now| *now == Health::Up).await.is_ok() {
                 let Some(database) = database.upgrade() else {

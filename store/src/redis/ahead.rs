@@ -107,7 +107,7 @@ impl StrictReservation<'_> {
         let Ok(extension) = self.extension(&window, &demand, count) else {
             return;
         };
-        self.store.handle().spawn(async move {
+        self.store.tasks().spawn(async move {
             let database = Arc::clone(&extension.store.database);
             let until = Instant::now() + database.settings.deadline;
             // If this fails, the next step near the ceiling tries again. A caller that meets the
@@ -138,7 +138,7 @@ impl StrictReservation<'_> {
     fn tell_ahead(&self, window: i64, cap: u64, turn: TaskPermit) {
         let (server, counter) = (Arc::clone(&self.server), Arc::clone(&self.counter));
         let key = self.redis_key.clone();
-        self.store.handle().spawn(async move {
+        self.store.tasks().spawn(async move {
             tell(&server, &counter, &key, (window, cap)).await;
             drop(turn);
         });

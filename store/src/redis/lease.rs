@@ -90,7 +90,7 @@ impl StrictReservation<'_> {
             Arc::clone(&self.counter),
             self.until,
         );
-        self.store.handle().spawn(async move {
+        self.store.tasks().spawn(async move {
             let asked_at = Instant::now();
             let connection = &store.database.connection;
             let leasing = connection.run(until, |database| row.lease(database, window));

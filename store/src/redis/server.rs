@@ -12,7 +12,7 @@ use std::{
 };
 
 use metrics::Gauge;
-use odometer_database::{complaint::Complaint, start_error::StartError};
+use odometer_database::{complaint::Complaint, start_error::StartError, tasks::Tasks};
 use odometer_process::host::is_this_machine;
 use parking_lot::Mutex;
 use redis::{
@@ -20,7 +20,7 @@ use redis::{
     RedisError, ScriptInvocation, ServerErrorKind, TlsCertificates, aio::MultiplexedConnection,
     io::tcp::TcpSettings,
 };
-use tokio::{runtime::Handle, sync::watch, time::timeout};
+use tokio::{sync::watch, time::timeout};
 use url::Url;
 
 use super::scripts;
@@ -192,7 +192,7 @@ pub(crate) struct RedisServer {
     is_up: watch::Sender<bool>,
     /// 1 while the server takes steps, else 0.
     shown: Gauge,
-    handle: Handle,
+    tasks: Tasks,
 }
 
 struct RedisLink {
@@ -205,12 +205,7 @@ struct RedisLink {
 
 impl RedisServer {
     /// Starts to connect to the server, which may be away.
-    pub(crate) fn start(
-        address: Address,
-        holder: &str,
-        handle: &Handle,
-        shown: Gauge,
-    ) -> Arc<Self> {
+    pub(crate) fn start(address: Address, holder: &str, tasks: &Tasks, shown: Gauge) -> Arc<Self> {
         if let Some(warning) = address.warning {
             tracing::warn!(target: TARGET, server = address.label, "{warning}");
         }
@@ -225,7 +220,7 @@ impl RedisServer {
             }),
             is_up: watch::Sender::new(false),
             shown,
-            handle: handle.clone(),
+            tasks: tasks.clone(),
         });
         server.probe();
         server
@@ -307,7 +302,7 @@ impl RedisServer {
     /// Connects again and again, in a task, until the server would take a step.
     fn probe(self: &Arc<Self>) {
         let server = Arc::downgrade(self);
-        self.handle.spawn(async move {
+        self.tasks.spawn(async move {
             let mut bound = PROBE_MIN;
             let mut complaint = Complaint::default();
             loop {

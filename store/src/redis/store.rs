@@ -15,11 +15,10 @@ use std::{
 };
 
 use odometer_core::{definition::Order, name::SequenceName, period::CounterKey};
-use odometer_database::connection::Health;
+use odometer_database::{connection::Health, tasks::Tasks};
 use odometer_process::metrics::RedisMetrics;
 use parking_lot::Mutex;
 use tokio::{
-    runtime::Handle,
     sync::{mpsc, oneshot},
     time::timeout,
 };
@@ -79,7 +78,7 @@ impl RedisStore {
             let up = process
                 .metrics
                 .redis_up(&identity.label.store, &address.label);
-            RedisServer::start(address, &process.holder, database.handle(), up)
+            RedisServer::start(address, &process.holder, database.tasks(), up)
         };
         let servers = addresses.into_iter().map(start).collect();
         let store = Arc::new(Self {
@@ -90,14 +89,14 @@ impl RedisStore {
             database,
         });
         store
-            .handle()
+            .tasks()
             .spawn(pass_on(Arc::downgrade(&store), news, tell));
-        store.handle().spawn(sweep(Arc::downgrade(&store)));
+        store.tasks().spawn(sweep(Arc::downgrade(&store)));
         Ok(store)
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
-        self.database.handle()
+    pub(crate) fn tasks(&self) -> &Tasks {
+        self.database.tasks()
     }
 
     /// Reserves numbers in a task that nobody cancels. The receiver gets the outcome.

@@ -61,7 +61,7 @@ impl Database {
             // abandoned.
             let _gone = answer.send(outcome);
         };
-        self.connection.handle().spawn(reserving.instrument(call));
+        self.connection.tasks().spawn(reserving.instrument(call));
         receiver
     }
 

@@ -310,7 +310,7 @@ fn open(
     let mut identity = database.identity.clone();
     identity.stripe = database.stripe;
     let connection = Arc::clone(&database.connection);
-    let task = database.handle().spawn(async move {
+    let task = database.tasks().spawn(async move {
         let part = connection.run(until, |database| {
             participant::run(database, change, identity, word)
         });

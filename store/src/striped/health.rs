@@ -39,7 +39,7 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn start(database: Arc<Database>) -> Arc<Self> {
-        let handle = database.handle().clone();
+        let tasks = database.tasks().clone();
         let member = Arc::new(Self {
             database,
             is_passed_over: AtomicBool::new(false),
@@ -47,7 +47,7 @@ impl Member {
             n_failures: AtomicU32::new(0),
             failed: Notify::new(),
         });
-        handle.spawn(watch(Arc::downgrade(&member)));
+        tasks.spawn(watch(Arc::downgrade(&member)));
         member
     }
 

@@ -120,7 +120,7 @@ impl Striped {
             // An outcome that is dropped with a block in it counts the block as abandoned.
             let _gone = answer.send(outcome);
         };
-        self.handle().spawn(reserving.instrument(call));
+        self.tasks().spawn(reserving.instrument(call));
         receiver
     }
 

@@ -13,9 +13,11 @@ use std::{
 };
 
 use futures_util::future::{join_all, select_all};
-use odometer_database::{connection::Health, start_error::StartError, target::Target};
+use odometer_database::{
+    connection::Health, start_error::StartError, target::Target, tasks::Tasks,
+};
 use odometer_process::metrics::Metrics;
-use tokio::{runtime::Handle, sync::mpsc};
+use tokio::sync::mpsc;
 
 use super::{agreement::Agreements, health::Member, memory::CounterMemory};
 use crate::database::Database;
@@ -47,7 +49,7 @@ pub(crate) struct Striped {
     pub(crate) bounds: StoreLimits,
     pub(crate) metrics: Arc<Metrics>,
     /// The runtime of the first member.
-    handle: Handle,
+    tasks: Tasks,
 }
 
 impl Striped {
@@ -78,12 +80,12 @@ impl Striped {
             .collect();
         let agreements = Arc::new(Agreements::new(heartbeats));
         let members: Vec<_> = databases.into_iter().map(Member::start).collect();
-        let handle = members.first().map(|first| first.database.handle().clone());
-        let (Some(handle), Some((name, bounds))) = (handle, name_and_bounds) else {
+        let tasks = members.first().map(|first| first.database.tasks().clone());
+        let (Some(tasks), Some((name, bounds))) = (tasks, name_and_bounds) else {
             let problem = "stores: one has no database".to_owned();
             return Err(StartError::Configuration(problem));
         };
-        handle.spawn(hear(news, tell, Arc::clone(&agreements)));
+        tasks.spawn(hear(news, tell, Arc::clone(&agreements)));
         Ok(Arc::new(Self {
             name,
             memory: CounterMemory::new(members.len()),
@@ -93,7 +95,7 @@ impl Striped {
             lease_turn: AtomicUsize::new(0),
             bounds,
             metrics: Arc::clone(&process.metrics),
-            handle,
+            tasks,
         }))
     }
 
@@ -178,8 +180,8 @@ impl Striped {
     }
 
     /// Returns the runtime for work that must not stop half-way.
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.handle
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     pub(crate) async fn close(&self, time_limit: Duration) {

@@ -29,7 +29,7 @@ impl Database {
     /// certain that there is no such lease.
     pub(crate) fn take_back(self: &Arc<Self>, key: LeaseKey, from_ms: i64, ttl: Duration) {
         let database = Arc::downgrade(self);
-        self.handle()
+        self.tasks()
             .spawn(take_back_within(database, key, from_ms, ttl));
     }
 }

@@ -44,12 +44,12 @@ impl Stores {
             let leasing = async move {
                 match stores.at(index).lease_first(&mut asking).await {
                     Ok(None) => {
-                        let handle = stores.at(index).handle().clone();
+                        let tasks = stores.at(index).tasks().clone();
                         let going_on = async move {
                             let leased = stores.at(index).lease(asking).await;
                             stores.tell(answer, leased);
                         };
-                        handle.spawn(going_on.in_current_span());
+                        tasks.spawn(going_on.in_current_span());
                     }
                     Ok(Some(lease)) => stores.tell(answer, Ok(lease)),
                     Err(error) => stores.tell(answer, Err(error)),
@@ -69,9 +69,8 @@ impl Stores {
     pub fn renew_lease<'a>(
         self: &'a Arc<Self>,
         key: &'a LeaseKey,
-        ttl: impl Into<Option<Duration>>,
+        ttl: Option<Duration>,
     ) -> BoxFuture<'a, Result<LeaseGrant, LeaseError>> {
-        let ttl = ttl.into();
         Box::pin(async move {
             let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
             let key = key.clone();
@@ -81,9 +80,9 @@ impl Stores {
                 if let Some(lease) = database.renew_first(&key, ttl, until, &mut call).await? {
                     return Ok(lease);
                 }
-                let handle = database.handle().clone();
+                let tasks = database.tasks().clone();
                 let renewing = async move { database.renew_lease(&key, ttl, until, call).await };
-                ended(handle.spawn(renewing.in_current_span()).await)
+                ended(tasks.spawn(renewing.in_current_span()).await)
             })
             .await
         })
@@ -112,13 +111,13 @@ impl Stores {
                     First::Unknown => None,
                     First::Otherwise => Some(began),
                 };
-                let handle = database.handle().clone();
+                let tasks = database.tasks().clone();
                 let ending = async move {
                     let ending =
                         database.give_back_lease(&key, unused_from_ms, until, call, met_since);
                     ending.await
                 };
-                ended(handle.spawn(ending.in_current_span()).await)
+                ended(tasks.spawn(ending.in_current_span()).await)
             })
             .await
         })

@@ -36,7 +36,7 @@ for_each_backend!(a_lease_is_renewed_and_given_back);
 async fn a_lease_is_renewed_and_given_back(backend: Backend) {
     let stage = Stage::new(backend).await;
     let first = lease(&stage, "one").await.expect("a lease");
-    let renewed = stage.store().renew_lease(&first.key, TTL).await;
+    let renewed = stage.store().renew_lease(&first.key, Some(TTL)).await;
     let renewed = renewed.expect("it is renewed");
     assert_eq!(renewed.key.worker, first.key.worker);
     assert!(renewed.until_ms >= first.until_ms);
@@ -108,7 +108,7 @@ async fn nothing_is_leased_in_a_database_that_went_back(backend: Backend) {
     stage.go_back().await;
     let error = lease(&stage, "other").await.expect_err("it went back");
     assert!(matches!(error, LeaseError::WentBack), "{error:?}");
-    let renewed = stage.store().renew_lease(&first.key, TTL).await;
+    let renewed = stage.store().renew_lease(&first.key, Some(TTL)).await;
     let error = renewed.expect_err("it went back");
     assert!(matches!(error, LeaseError::WentBack), "{error:?}");
 }
