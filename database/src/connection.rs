@@ -132,7 +132,7 @@ impl Connection {
         })
     }
 
-    /// Returns where work is started that belongs to the database, and not to a caller.
+    /// Returns what starts tasks that belong to the database, and not to a caller.
     pub fn tasks(&self) -> &Tasks {
         &self.tasks
     }
@@ -253,7 +253,7 @@ impl Connection {
     }
 
     /// Waits for a permit of the pool. If the pool is replaced meanwhile, waits on its successor.
-    /// It is boxed for the same reason.
+    /// It is boxed, so that it is compiled once.
     fn permit(
         &self,
         until: Instant,

@@ -1,7 +1,8 @@
 //! Starts tasks in the runtime of a database.
 
-use std::{future::Future, pin::Pin};
+use std::future::Future;
 
+use futures_util::future::BoxFuture;
 use tokio::{runtime::Handle, task::JoinHandle};
 
 /// Starts tasks in one runtime.
@@ -12,6 +13,7 @@ use tokio::{runtime::Handle, task::JoinHandle};
 pub struct Tasks(Handle);
 
 impl Tasks {
+    /// Starts tasks in `runtime`.
     pub fn new(runtime: Handle) -> Self {
         Self(runtime)
     }
@@ -21,7 +23,7 @@ impl Tasks {
     where
         T: Send + 'static,
     {
-        let task: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(task);
+        let task: BoxFuture<'static, T> = Box::pin(task);
         self.0.spawn(task)
     }
 

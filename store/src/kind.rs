@@ -251,7 +251,7 @@ impl Store {
         }
     }
 
-    /// Returns the runtime for work that must not stop half-way when its caller gives up.
+    /// Returns what starts work that must not stop half-way when its caller gives up.
     pub(crate) fn tasks(&self) -> &Tasks {
         match self.databases() {
             One(database) => database.tasks(),

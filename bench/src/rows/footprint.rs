@@ -233,11 +233,7 @@ pub(crate) async fn binary(_: &Stage, _: Pace) -> Vec<Row> {
     assert!(status.success(), "strip: {status}");
     [
         ("binary", "size of the program, stripped", stripped),
-        (
-            "binary-symbols",
-            "size of the program, with line tables",
-            built,
-        ),
+        ("binary-symbols", "size of the program, with symbols", built),
     ]
     .map(|(name, title, path)| {
         let size = std::fs::metadata(&path).expect("it is there").len();

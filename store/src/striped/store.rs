@@ -48,7 +48,7 @@ pub(crate) struct Striped {
     pub(crate) lease_turn: AtomicUsize,
     pub(crate) bounds: StoreLimits,
     pub(crate) metrics: Arc<Metrics>,
-    /// The runtime of the first member.
+    /// Starts tasks in the runtime of the first member.
     tasks: Tasks,
 }
 
@@ -179,7 +179,7 @@ impl Striped {
         join_all(self.databases().map(|database| database.flush_journal())).await;
     }
 
-    /// Returns the runtime for work that must not stop half-way.
+    /// Returns what starts work that must not stop half-way.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }
