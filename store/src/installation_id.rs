@@ -36,7 +36,7 @@ pub struct Installations {
     /// installation.
     known: Mutex<HashMap<Arc<str>, (String, String)>>,
     /// The stores whose database is not the one that a claim names. Each store is logged once.
-    astray: Mutex<HashSet<String>>,
+    replaced: Mutex<HashSet<String>>,
 }
 
 impl Installations {
@@ -55,7 +55,7 @@ impl Installations {
         if claimed_of.is_empty() || now == claimed_of {
             return false;
         }
-        if self.astray.lock().insert(store.to_owned()) {
+        if self.replaced.lock().insert(store.to_owned()) {
             tracing::error!(
                 target: TARGET,
                 store,

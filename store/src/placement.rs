@@ -75,14 +75,14 @@ impl Stores {
     /// # Errors
     /// `NotFound`, or why the store is not known.
     pub(crate) async fn placement(&self, name: &SequenceName) -> Result<&Store, StoreError> {
-        match self.whereabouts(name).await? {
+        match self.remembered_or_asked(name).await? {
             Placement::In(index) | Placement::Claimed(index, _) => Ok(self.at(index)),
             Placement::Absent => Err(StoreError::NotFound),
         }
     }
 
     /// Returns the remembered placement, or asks the stores. A change always asks the stores.
-    async fn whereabouts(&self, name: &SequenceName) -> Result<Placement, StoreError> {
+    async fn remembered_or_asked(&self, name: &SequenceName) -> Result<Placement, StoreError> {
         match self.placements.get(name) {
             Some(index) => Ok(Placement::In(index)),
             None => self.ask(name).await,
@@ -229,7 +229,7 @@ impl Stores {
         let name = request.key.sequence.clone();
         let asked = request.template.take();
         for _look in 0..LOOKS {
-            let found = self.whereabouts(&name).await?;
+            let found = self.remembered_or_asked(&name).await?;
             let was_there = matches!(found, Placement::In(_));
             let (index, template) = match found {
                 Placement::In(0) => {

@@ -101,7 +101,7 @@ impl Striped {
         let seen = self.memory.view(&key, k).seen;
         let counter = found.entry.counter();
         let guard = member.database.heartbeat.guard()?;
-        let mend = Repair {
+        let repair = Repair {
             name: name.clone(),
             stripe: member.database.stripe,
             definition: Arc::clone(&found.definition),
@@ -115,11 +115,11 @@ impl Striped {
             guard: guard.clone(),
         };
         let until = until.min(Instant::now() + TIMEOUT);
-        let mending = member
+        let repairing = member
             .database
             .connection
-            .run(until, |database| mend.run(database));
-        match mending.await {
+            .run(until, |database| repair.run(database));
+        match repairing.await {
             Ok(Repaired::Done) => Ok(()),
             Ok(Repaired::Contradicted) => {
                 member.database.heartbeat.contradicted(&guard);

@@ -153,7 +153,7 @@ impl Database {
         }
     }
 
-    /// Notes that a lease is gone, as a look says that began in an era.
+    /// Notes that a lease is gone, as a look says that began after `n_recoveries` recoveries.
     pub(crate) fn note_lease_went_back(&self, n_recoveries: u64) {
         self.heartbeat.note_went_back_in(
             n_recoveries,

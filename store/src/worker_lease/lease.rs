@@ -95,7 +95,7 @@ impl LeaseKey {
         self.token.as_str()
     }
 
-    /// Returns the least version that the row can have in an era. After a recovery the lease is
+    /// Returns the least version that the row can have after `n_recoveries` recoveries. After another recovery the lease is
     /// void, and its row may have any version.
     pub(crate) fn least_version(&self, n_recoveries: u64) -> i64 {
         if self.n_recoveries == n_recoveries {

@@ -106,14 +106,15 @@ impl LeaseRowCache {
         }
     }
 
-    /// Returns the row of a lease that is held, if it is known in this era.
+    /// Returns the row of a lease that is held, if it was read after `n_recoveries` recoveries.
     pub(crate) fn held(&self, pool: String, worker: i32, n_recoveries: u64) -> Option<Model> {
         let state = self.0.lock();
         let known = state.rows.get(&(pool, worker))?;
         (known.n_recoveries == n_recoveries && !known.row.ended).then(|| known.row.clone())
     }
 
-    /// Returns the row of the id that a holder gave back last, if it is known in this era.
+    /// Returns the row of the id that a holder gave back last, if it was read after `n_recoveries`
+    /// recoveries.
     pub(crate) fn former(&self, pool: &str, holder: &str, n_recoveries: u64) -> Option<Model> {
         let state = self.0.lock();
         let worker = *state.former.get(&(pool.to_owned(), holder.to_owned()))?;
@@ -178,7 +179,7 @@ impl LeaseRowCache {
         })
     }
 
-    /// Returns what the last recovery said, if it is known in this era.
+    /// Returns what the last recovery said, if it was read after `n_recoveries` recoveries.
     pub(crate) fn recovery_mark(&self, n_recoveries: u64) -> Option<LeaseRecoveryMark> {
         let seen = self.0.lock().seen?;
         seen.recovery_mark
@@ -264,13 +265,17 @@ mod tests {
         known.saw(1000, Instant::now(), 1, None);
         assert!(
             known.recovery_mark(1).is_none(),
-            "that of an earlier era is void"
+            "that from before a recovery is void"
         );
         known.note(row(3, 1, true), 1);
         assert!(known.former("billing", "billing-7", 1).is_some());
         known.note(row(3, 9, true), 0);
         let former = known.former("billing", "billing-7", 1);
-        assert_eq!(former, Some(row(3, 1, true)), "late word of an earlier era");
+        assert_eq!(
+            former,
+            Some(row(3, 1, true)),
+            "late word from before a recovery"
+        );
     }
 
     #[test]

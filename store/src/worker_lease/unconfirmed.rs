@@ -102,7 +102,7 @@ impl UnconfirmedLeases {
         }
     }
 
-    /// Compares the version that was read of an id's row with what is remembered in an era.
+    /// Compares the version that was read of an id's row with what is remembered since the last recovery.
     /// `version` is 0 if there is no row. `sent` is a moment before the read was sent.
     pub(crate) fn judge(
         &self,
