@@ -18,7 +18,7 @@ use odometer_process::{
     clock,
     faults::{self, Fault},
 };
-use odometer_store::{Act, Altered, Changed, StoreError};
+use odometer_store::{Act, Altered, ChangeRequest, Changed, StoreError};
 use tracing::Instrument as _;
 
 use crate::{
@@ -69,10 +69,13 @@ impl Directory {
         change: DefinitionChange,
         condition: Condition,
     ) -> Result<Rehearsed, SequenceError> {
-        let act = self.definition(name, change, true);
-        let last_seen = self.last_seen(&CounterKey::whole(name.clone()));
-        let store = &self.shared.store;
-        let altered = store.alter(name, act, condition, last_seen).await;
+        let change = ChangeRequest {
+            name: name.clone(),
+            act: self.definition(name, change, true),
+            condition,
+            last_seen: self.last_seen(&CounterKey::whole(name.clone())),
+        };
+        let altered = self.shared.store.alter(change).await;
         let altered = altered.map_err(|error| SequenceError::from_store(name, error))?;
         let warnings = warnings(&altered);
         let definition = Arc::clone(&altered.after.definition);
@@ -223,10 +226,14 @@ impl Directory {
             sequence: name.clone(),
             period: act.period(),
         };
-        let last_seen = self.last_seen(&key);
+        let change = ChangeRequest {
+            name: of.clone(),
+            act: act.clone(),
+            condition,
+            last_seen: self.last_seen(&key),
+        };
         let work = async move {
-            let outcome = shared.store.alter(&of, act.clone(), condition, last_seen);
-            let altered = match outcome.await {
+            let altered = match shared.store.alter(change).await {
                 Ok(altered) => altered,
                 Err(error) => {
                     if matches!(error, StoreError::MayHaveChanged) {

@@ -16,7 +16,9 @@ use odometer_sequence::{
     audit::{self, Author},
     error::SequenceError,
 };
-use odometer_store::{Act, Altered, CommandStores, Condition, Snapshot, StartError, StoreError};
+use odometer_store::{
+    Act, Altered, ChangeRequest, CommandStores, Condition, Snapshot, StartError, StoreError,
+};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -186,8 +188,8 @@ async fn plan(
     let mut progress = Progress::new("Checked", wanted.len(), how);
     let mut n_created = 0;
     for wanted in wanted {
-        let act = define(config, wanted, true);
-        let outcome = store.alter(&wanted.name, act, Condition::None, n_created);
+        let change = define(config, wanted, true, Condition::None);
+        let outcome = store.alter(change, n_created);
         let outcome = outcome.await?;
         n_created += u64::from(outcome.as_ref().is_ok_and(|it| it.before.is_none()));
         planned.push(outcome);
@@ -227,9 +229,9 @@ async fn carry_out(
             // out.
             Err(_) => Condition::None,
         };
-        let act = define(config, wanted, false);
-        let outcome = store.alter(&wanted.name, act.clone(), condition, 0).await;
-        match outcome? {
+        let change = define(config, wanted, false, condition);
+        let act = change.act.clone();
+        match store.alter(change, 0).await? {
             Ok(altered) => {
                 audit::note(&author, &wanted.name, &act, &altered);
                 if !quiet {
@@ -252,11 +254,21 @@ async fn carry_out(
     Ok(())
 }
 
-fn define(config: &Config, wanted: &WantedDefinition, dry_run: bool) -> Act {
-    Act::Define {
-        change: Box::new(wanted.change.clone()),
-        template: config.templates.behind(&wanted.name),
-        dry_run,
+fn define(
+    config: &Config,
+    wanted: &WantedDefinition,
+    dry_run: bool,
+    condition: Condition,
+) -> ChangeRequest {
+    ChangeRequest {
+        name: wanted.name.clone(),
+        act: Act::Define {
+            change: Box::new(wanted.change.clone()),
+            template: config.templates.behind(&wanted.name),
+            dry_run,
+        },
+        condition,
+        last_seen: None,
     }
 }
 

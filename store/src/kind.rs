@@ -11,7 +11,7 @@ use odometer_process::metrics::Metrics;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    Act, Altered, BlockFate, Condition, JournalBlock, JournalRow, News, NumberTrace, Page,
+    Altered, BlockFate, ChangeRequest, JournalBlock, JournalRow, News, NumberTrace, Page,
     ReserveRequest, SeenCounter, SequenceSummary, Serving, StartError, StoreError, StoreKind,
     Unpublished,
     database::Database,
@@ -237,17 +237,11 @@ impl Store {
         }
     }
 
-    pub(crate) async fn alter(
-        &self,
-        name: &SequenceName,
-        act: Act,
-        condition: Condition,
-        last_seen: Option<SeenCounter>,
-    ) -> Result<Altered, StoreError> {
+    pub(crate) async fn alter(&self, change: Arc<ChangeRequest>) -> Result<Altered, StoreError> {
         match self {
-            Self::Database(database) => database.alter(name, act, condition, last_seen).await,
-            Self::Striped(striped) => striped.alter(name, act, condition, last_seen).await,
-            Self::Redis(store) => store.alter(name, act, condition, last_seen).await,
+            Self::Database(database) => database.alter(change).await,
+            Self::Striped(striped) => striped.alter(change).await,
+            Self::Redis(store) => store.alter(change).await,
         }
     }
 

@@ -12,7 +12,7 @@
 //! - `reservation/attempts.rs`: makes one reservation, and handles each way in which it can fail.
 //! - `reservation/raise.rs`: has the conditional update that reserves a block.
 //! - `heartbeat.rs`: notices a database that lost commits.
-//! - `change/transaction.rs`: changes definitions, floors and states.
+//! - `change/decision.rs`: decides what a change makes of a sequence.
 
 mod change;
 mod claim;
@@ -43,9 +43,9 @@ mod striped;
 mod suggestions;
 mod worker_lease;
 
-pub use change::act::Act;
 pub use change::by_command::CommandStores;
 pub use change::recover::Recovered;
+pub use change::request::{Act, ChangeRequest};
 pub use commands::{check, migrate, recover};
 pub use error::StoreError;
 pub use journal::trace::{Holder, NumberTrace, Traced};

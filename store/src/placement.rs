@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use crate::kind::Store;
 use crate::outcome::LocalPlacement;
 use crate::stores::Stores;
-use crate::{Act, Altered, Condition, ReserveRequest, SeenCounter, StoreError, Unpublished};
+use crate::{Act, Altered, ChangeRequest, ReserveRequest, StoreError, Unpublished};
 
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::homes";
@@ -297,26 +297,17 @@ impl Stores {
     /// Changes a sequence in the store in which it lives, or creates it.
     pub(crate) async fn alter_in_placement(
         &self,
-        name: &SequenceName,
-        act: Act,
-        condition: Condition,
-        last_seen: Option<SeenCounter>,
+        change: ChangeRequest,
     ) -> Result<Altered, StoreError> {
+        let name = change.name.clone();
         for _look in 0..LOOKS {
-            let altered = match self.ask(name).await.map_err(not_changed)? {
-                Placement::In(index) => {
-                    let act = self.aimed_at(index, &act);
-                    self.at(index).alter(name, act, condition, last_seen).await
-                }
+            let altered = match self.ask(&name).await.map_err(not_changed)? {
+                Placement::In(index) => self.at(index).alter(self.aimed_at(index, &change)).await,
                 Placement::Claimed(index, _) => {
-                    let act = self.aimed_at(index, &act);
-                    let altered = self.at(index).alter(name, act, condition, last_seen).await;
-                    altered.inspect(|_| self.placements.note(name, index))
+                    let altered = self.at(index).alter(self.aimed_at(index, &change)).await;
+                    altered.inspect(|_| self.placements.note(&name, index))
                 }
-                Placement::Absent => {
-                    let creating = self.create(name, act.clone(), condition, last_seen);
-                    Box::pin(creating).await
-                }
+                Placement::Absent => Box::pin(self.create(&change)).await,
             };
             if !matches!(altered, Err(StoreError::Elsewhere(_))) {
                 return altered;
@@ -327,56 +318,49 @@ impl Stores {
 
     /// Sets the store of an act's template to the store in which the name lives. So a definition
     /// that names no store does not move the name.
-    fn aimed_at(&self, index: usize, act: &Act) -> Act {
-        let mut act = act.clone();
-        if let Act::Define { template, .. } = &mut act
+    fn aimed_at(&self, index: usize, change: &ChangeRequest) -> Arc<ChangeRequest> {
+        let mut change = change.clone();
+        if let Act::Define { template, .. } = &mut change.act
             && let Some(store) = self.names.get(index)
             && template.store != **store
         {
             Arc::make_mut(template).store = store.to_string();
         }
-        act
+        Arc::new(change)
     }
 
     /// Creates a name that lives nowhere.
-    async fn create(
-        &self,
-        name: &SequenceName,
-        act: Act,
-        condition: Condition,
-        last_seen: Option<SeenCounter>,
-    ) -> Result<Altered, StoreError> {
+    async fn create(&self, change: &ChangeRequest) -> Result<Altered, StoreError> {
         let Act::Define {
-            change,
+            change: wanted,
             template,
             dry_run,
-        } = &act
+        } = &change.act
         else {
             return Err(StoreError::NotFound);
         };
-        let created = change.create_at(template, now_ms());
+        let created = wanted.create_at(template, now_ms());
         let definition = created.map_err(StoreError::Definition)?;
         let index = self.index_for(&definition)?;
         let store = self.at(index);
         if index > 0 && !faults::is(Fault::NoClaims) {
             // A name that the store refuses must leave no claim.
-            let rehearsal = Act::Define {
-                change: change.clone(),
-                template: Arc::clone(template),
-                dry_run: true,
-            };
-            let rehearsed = store.alter(name, rehearsal, condition, last_seen).await?;
+            let mut rehearsal = change.clone();
+            if let Act::Define { dry_run, .. } = &mut rehearsal.act {
+                *dry_run = true;
+            }
+            let rehearsed = store.alter(Arc::new(rehearsal)).await?;
             if *dry_run {
                 return Ok(rehearsed);
             }
             let definition = Arc::new(definition);
-            let claim = self.claim(name, &definition, index).await;
+            let claim = self.claim(&change.name, &definition, index).await;
             if !claim.map_err(not_changed)? {
                 return Err(StoreError::Elsewhere(definition));
             }
         }
-        let altered = store.alter(name, act, condition, last_seen).await;
-        altered.inspect(|_| self.placements.note(name, index))
+        let altered = store.alter(Arc::new(change.clone())).await;
+        altered.inspect(|_| self.placements.note(&change.name, index))
     }
 
     /// Returns the store of a new definition.

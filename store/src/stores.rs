@@ -21,9 +21,8 @@ use tokio::{
 use tracing::Instrument as _;
 
 use crate::{
-    Act, Altered, BlockFate, Condition, JournalBlock, JournalRow, NumberTrace, Page,
-    ReserveRequest, SeenCounter, SequenceSummary, Serving, Source, StartError, StoreError,
-    Unpublished,
+    Altered, BlockFate, ChangeRequest, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest,
+    SeenCounter, SequenceSummary, Serving, Source, StartError, StoreError, Unpublished,
     journal::recent,
     kind::Store,
     outcome::{Contact, Following},
@@ -293,21 +292,10 @@ impl Stores {
 
     /// Changes a sequence: its definition, a floor, its state, or the state of one of its periods.
     ///
-    /// `last_seen` is the counter of the act's period as this process last saw it.
-    ///
     /// # Errors
     /// Why the sequence was not changed, or that it may have been changed.
-    pub fn alter<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        act: Act,
-        condition: Condition,
-        last_seen: Option<SeenCounter>,
-    ) -> BoxFuture<'a, Result<Altered, StoreError>> {
-        Box::pin(async move {
-            self.alter_in_placement(name, act, condition, last_seen)
-                .await
-        })
+    pub fn alter(&self, change: ChangeRequest) -> BoxFuture<'_, Result<Altered, StoreError>> {
+        Box::pin(self.alter_in_placement(change))
     }
 
     /// Runs work to its end that must not stop half-way when its caller gives up.

@@ -8,7 +8,7 @@ use odometer::{
 };
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 use odometer_process::metrics::Metrics;
-use odometer_store::{Act, Changed, Condition, Following, Stores};
+use odometer_store::{Act, ChangeRequest, Changed, Condition, Following, Stores};
 
 use crate::support::{Backend, TestDatabase, for_each_server, wait};
 
@@ -127,7 +127,12 @@ async fn define(store: &Stores, sequence: &str) {
         dry_run: false,
     };
     let defined = store
-        .alter(&name(sequence), act, Condition::None, None)
+        .alter(ChangeRequest {
+            name: name(sequence),
+            act,
+            condition: Condition::None,
+            last_seen: None,
+        })
         .await;
     defined.expect("it is defined");
 }

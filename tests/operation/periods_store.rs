@@ -14,7 +14,7 @@ use odometer_core::{
 };
 use odometer_process::metrics::Metrics;
 use odometer_store::{
-    Act, Condition, ReserveRequest, Reserved, Resolved, StoreError, Stores, Want,
+    Act, ChangeRequest, Condition, ReserveRequest, Reserved, Resolved, StoreError, Stores, Want,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -296,7 +296,12 @@ async fn remove(store: &Arc<Stores>, key: &CounterKey) -> Result<bool, StoreErro
 /// Makes a change, and returns whether it wrote anything.
 async fn alter(store: &Arc<Stores>, sequence: &str, act: Act) -> Result<bool, StoreError> {
     let altered = store
-        .alter(&name(sequence), act, Condition::None, None)
+        .alter(ChangeRequest {
+            name: name(sequence),
+            act,
+            condition: Condition::None,
+            last_seen: None,
+        })
         .await?;
     Ok(altered.is_written)
 }

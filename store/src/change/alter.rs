@@ -1,57 +1,92 @@
-//! Makes one change in a store of one database.
+//! Changes a sequence in a store of one database.
 
 use std::sync::Arc;
 
-use odometer_core::name::SequenceName;
-use odometer_database::failure::StatementFailure;
+use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
+use sea_orm::DbErr;
 
 use super::{
-    act::Act,
-    transaction::{self, ChangeRequest},
+    decision::{ChangeRules, decide},
+    prepared::prepare,
+    request::{ChangeRequest, ChangeScope},
+    writing,
 };
 use crate::{
     database::Database,
     error::{self, StoreError},
-    outcome::{Altered, Condition},
+    outcome::Altered,
     repeat::Repeat,
-    rows::counter::SeenCounter,
 };
 
+/// Prepares, decides and writes a change in one transaction. If nothing changes, nothing is
+/// committed.
+pub(crate) async fn run(
+    database: DatabaseConnection,
+    change: Arc<ChangeRequest>,
+    scope: ChangeScope,
+    rules: ChangeRules,
+) -> Result<Result<Altered, StoreError>, DbErr> {
+    let transaction = database.begin().await?;
+    let part = match prepare(&transaction, &change, &scope).await? {
+        Ok(part) => part,
+        Err(error) => {
+            transaction.rollback().await?;
+            return Ok(Err(error));
+        }
+    };
+    let decision = match decide(&change, &rules, std::slice::from_ref(&part)) {
+        Ok(decision) if decision.is_written && !part.is_held => Err(StoreError::Broken(format!(
+            "a change of `{}` was taken for none",
+            change.name
+        ))),
+        decision => decision,
+    };
+    match decision {
+        Ok(decision) if decision.is_written => {
+            Box::pin(writing::write(&transaction, &change, &part, &decision)).await?;
+            transaction.commit().await?;
+            Ok(Ok(decision.into()))
+        }
+        decision => {
+            transaction.rollback().await?;
+            Ok(decision.map(Altered::from))
+        }
+    }
+}
+
 impl Database {
-    pub(crate) async fn alter(
-        &self,
-        name: &SequenceName,
-        act: Act,
-        condition: Condition,
-        last_seen: Option<SeenCounter>,
-    ) -> Result<Altered, StoreError> {
-        let is_dry_run = act.is_dry_run();
+    pub(crate) async fn alter(&self, change: Arc<ChangeRequest>) -> Result<Altered, StoreError> {
+        let is_dry_run = change.act.is_dry_run();
         let guard = match self.heartbeat.guard() {
             Ok(_) if is_dry_run => None,
             Ok(guard) => Some(guard),
             Err(StoreError::Unavailable) => return Err(StoreError::NotChanged),
             Err(error) => return Err(error),
         };
-        let change = ChangeRequest {
-            name: name.clone(),
-            act,
-            condition,
+        let scope = ChangeScope {
+            store: Arc::clone(&self.identity.label.store),
+            stripe: self.stripe,
+            is_alone: true,
+            guard,
+            last_seen: change.last_seen,
+        };
+        let rules = ChangeRules {
+            store: Arc::clone(&self.identity.label.store),
+            n_databases: 1,
+            last_stripe: self.stripe,
             max_sequences: self.settings.max_sequences,
             keyed_periods: self.settings.keyed_periods,
-            guard,
-            last_seen,
-            store: Arc::clone(&self.identity.label.store),
         };
         let outcome = self
             .attempts(Repeat::NotCommitted, |database| {
-                transaction::run(database, change.clone())
+                run(database, Arc::clone(&change), scope.clone(), rules.clone())
             })
             .await;
         let altered = match outcome {
             Ok(Err(StoreError::WentBack)) => {
                 // The next poll finds out whether all names went back, or whether the store is
                 // recovered already.
-                self.heartbeat.note_name_went_back(name);
+                self.heartbeat.note_name_went_back(&change.name);
                 self.connection.refresh.notify_one();
                 return Err(StoreError::WentBack);
             }
@@ -61,7 +96,7 @@ impl Database {
             }
             Err(failure) => {
                 // Logs the cause if the server refused the statement.
-                let _told = error::unexpected(name, &failure);
+                let _told = error::unexpected(&change.name, &failure);
                 return Err(StoreError::NotChanged);
             }
         };

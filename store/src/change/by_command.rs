@@ -7,21 +7,15 @@ use futures_util::future::join_all;
 use odometer_core::{
     definition::{DefinitionError, Order},
     duration::exact,
-    name::SequenceName,
 };
 use odometer_database::start_error::StartError;
 use odometer_process::{clock::now_ms, metrics::Metrics};
 
 use super::{
-    act::Act,
     direct::{DirectStore, NamePlacement},
+    request::{Act, ChangeRequest},
 };
-use crate::{
-    StoresSettings,
-    error::StoreError,
-    outcome::{Altered, Condition},
-    stores::Stores,
-};
+use crate::{StoresSettings, error::StoreError, outcome::Altered, stores::Stores};
 
 /// Bounds how long the command waits at its end for its connections to close.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -110,18 +104,16 @@ impl CommandStores {
     /// # Errors
     /// The outer error says that a database failed and nothing was changed. The inner error says
     /// why this change was not made, or that it may have been made.
-    pub fn alter<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        act: Act,
-        condition: Condition,
+    pub fn alter(
+        &self,
+        change: ChangeRequest,
         n_created: u64,
-    ) -> BoxFuture<'a, Result<Result<Altered, StoreError>, StartError>> {
+    ) -> BoxFuture<'_, Result<Result<Altered, StoreError>, StartError>> {
         Box::pin(async move {
             match self {
-                Self::One(database) => database.alter(name, act, condition, n_created).await,
-                Self::All(stores) => Ok(stores.alter(name, act, condition, None).await),
-                Self::Looking(stores) => look_at(stores, name, act, condition, n_created).await,
+                Self::One(database) => database.alter(Arc::new(change), n_created).await,
+                Self::All(stores) => Ok(stores.alter(change).await),
+                Self::Looking(stores) => look_at(stores, change, n_created).await,
             }
         })
     }
@@ -163,12 +155,10 @@ impl CommandStores {
 /// created.
 async fn look_at(
     stores: &[LookingStore],
-    name: &SequenceName,
-    act: Act,
-    condition: Condition,
+    mut change: ChangeRequest,
     n_created: u64,
 ) -> Result<Result<Altered, StoreError>, StartError> {
-    let wanted = match &act {
+    let wanted = match &change.act {
         Act::Define {
             change, template, ..
         } => change.create_at(template, now_ms()),
@@ -178,7 +168,7 @@ async fn look_at(
     };
     let mut placement = None;
     for store in stores {
-        match store.database.has(name).await? {
+        match store.database.has(&change.name).await? {
             Some(NamePlacement::Here) => {
                 placement = Some(store);
                 break;
@@ -213,15 +203,11 @@ async fn look_at(
     let Some(placement) = placement.or_else(|| stores.first()) else {
         return Ok(Err(StoreError::NotFound));
     };
-    let mut act = act;
-    if let Act::Define { template, .. } = &mut act
+    if let Act::Define { template, .. } = &mut change.act
         && *template.store != *placement.name
     {
         // A definition that names no store does not move the sequence to another one.
         Arc::make_mut(template).store = placement.name.to_string();
     }
-    placement
-        .database
-        .alter(name, act, condition, n_created)
-        .await
+    placement.database.alter(Arc::new(change), n_created).await
 }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_core::{name::SequenceName, period::Period};
+use odometer_core::{definition::Stripe, name::SequenceName, period::Period};
 use odometer_database::{
     backoff::Backoff,
     failure::{Cause, StatementFailure},
@@ -18,16 +18,15 @@ use odometer_database::{
     start_error::StartError,
     target::Target,
 };
-use odometer_process::clock::now_ms;
 
-use super::{act::Act, transaction::ChangeRequest};
+use super::{
+    alter,
+    decision::{ChangeRules, decide},
+    prepared::Prepared,
+    request::{ChangeRequest, ChangeScope},
+};
 use crate::{
-    StoreLimits,
-    error::StoreError,
-    fitness,
-    outcome::{Altered, Condition, Snapshot},
-    rows::catalog,
-    schema,
+    StoreLimits, error::StoreError, fitness, outcome::Altered, rows::catalog, schema,
     settings::DatabaseSettings,
 };
 
@@ -102,28 +101,24 @@ impl DirectStore {
     /// fail, too. The inner error says why this change was not made, or that it may have been made.
     pub(crate) async fn alter(
         &self,
-        name: &SequenceName,
-        act: Act,
-        condition: Condition,
+        change: Arc<ChangeRequest>,
         n_created: u64,
     ) -> Result<Result<Altered, StoreError>, StartError> {
-        let Some(database) = &self.database else {
-            return Ok(on_nothing(&act));
-        };
-        let change = ChangeRequest {
-            name: name.clone(),
-            act,
-            condition,
+        let rules = ChangeRules {
+            store: Arc::clone(&self.store),
+            n_databases: 1,
+            last_stripe: Stripe::WHOLE,
             max_sequences: self.bounds.max_sequences.saturating_sub(n_created),
             keyed_periods: self.bounds.keyed_periods,
-            guard: None,
-            last_seen: None,
-            store: Arc::clone(&self.store),
+        };
+        let Some(database) = &self.database else {
+            let decision = decide(&change, &rules, &[Prepared::empty()]);
+            return Ok(decision.map(Altered::from));
         };
         let until = Instant::now() + self.bounds.deadline;
         let mut backoff = Backoff::new(&self.bounds.statement);
         loop {
-            let failure = match self.attempt(database, change.clone()).await {
+            let failure = match self.attempt(database, &change, &rules).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(failure) => failure,
             };
@@ -138,7 +133,7 @@ impl DirectStore {
                 if is_uncertain && !change.act.is_dry_run() {
                     return Ok(Err(StoreError::MayHaveChanged));
                 }
-                let cause = failure.cause().text();
+                let (name, cause) = (&change.name, failure.cause().text());
                 return Err(StartError::Other(format!(
                     "the database failed at `{name}`: {cause}"
                 )));
@@ -173,13 +168,21 @@ impl DirectStore {
     async fn attempt(
         &self,
         database: &DatabaseConnection,
-        change: ChangeRequest,
+        change: &Arc<ChangeRequest>,
+        rules: &ChangeRules,
     ) -> Result<Result<Altered, StoreError>, StatementFailure> {
+        let scope = ChangeScope {
+            store: Arc::clone(&self.store),
+            stripe: Stripe::WHOLE,
+            is_alone: true,
+            guard: None,
+            last_seen: None,
+        };
         // Longer than the server lets a statement run, so that the server reports the timeout
         // itself.
         let time_limit = self.bounds.statement.timeout + Duration::from_secs(2);
-        let work = Box::pin(super::transaction::run(database.clone(), change));
-        match tokio::time::timeout(time_limit, work).await {
+        let work = alter::run(database.clone(), Arc::clone(change), scope, rules.clone());
+        match tokio::time::timeout(time_limit, Box::pin(work)).await {
             Ok(outcome) => outcome.map_err(StatementFailure::from),
             Err(_) => Err(StatementFailure::MayHaveCommitted(Cause::Silent)),
         }
@@ -199,30 +202,4 @@ pub(crate) enum NamePlacement {
     Here,
     /// In the store of this name.
     Of(String),
-}
-
-/// Returns what a dry run finds if the database does not exist yet.
-fn on_nothing(act: &Act) -> Result<Altered, StoreError> {
-    let Act::Define {
-        change, template, ..
-    } = act
-    else {
-        return Err(StoreError::NotFound);
-    };
-    let created = change.create_at(template, now_ms());
-    let definition = created.map_err(StoreError::Definition)?;
-    Ok(Altered {
-        before: None,
-        after: Snapshot {
-            is_live: true,
-            period: Period::none(),
-            is_removed: false,
-            version: 0,
-            floor: definition.start,
-            next_value: definition.start,
-            rate: 0.0,
-            definition: Arc::new(definition),
-        },
-        is_written: false,
-    })
 }

@@ -1,13 +1,16 @@
 //! Changes sequences, polls for the changes of other replicas, and recovers databases that went
 //! back.
 
-pub(crate) mod act;
 pub(crate) mod alter;
 pub(crate) mod by_command;
 pub(crate) mod counters;
+pub(crate) mod decision;
 pub(crate) mod direct;
 pub(crate) mod leases;
+pub(crate) mod merged_counter;
 pub(crate) mod participant;
+pub(crate) mod prepared;
 pub(crate) mod recover;
 pub(crate) mod refresh;
-pub(crate) mod transaction;
+pub(crate) mod request;
+pub(crate) mod writing;

@@ -34,8 +34,8 @@ use crate::reservation::{attempts::Reservation, counter_read::StrictIn, request:
 use crate::rows::counter::WindowRow as InRow;
 use crate::settings::{DatabaseSettings, Process};
 use crate::{
-    Act, Altered, Condition, Fallback, News, RedisHealth, ReserveRequest, SeenCounter,
-    ServingRedis, StartError, StoreError, Unpublished, Want,
+    Altered, ChangeRequest, Fallback, News, RedisHealth, ReserveRequest, ServingRedis, StartError,
+    StoreError, Unpublished, Want,
 };
 
 /// The time between two updates of the metric that says how long ceilings last.
@@ -178,21 +178,15 @@ impl RedisStore {
 
     /// Changes a sequence in the database, and forgets what is known of the sequence's windows. The
     /// next step then reads the row again.
-    pub(crate) async fn alter(
-        &self,
-        name: &SequenceName,
-        act: Act,
-        condition: Condition,
-        last_seen: Option<SeenCounter>,
-    ) -> Result<Altered, StoreError> {
-        let outcome = self.database.alter(name, act, condition, last_seen).await;
+    pub(crate) async fn alter(&self, change: Arc<ChangeRequest>) -> Result<Altered, StoreError> {
+        let outcome = self.database.alter(Arc::clone(&change)).await;
         let is_changed = match &outcome {
             Ok(altered) => altered.is_written,
             Err(error) => matches!(error, StoreError::MayHaveChanged),
         };
         // A refused change leaves the windows as they are, for example if the database is away.
         if is_changed {
-            self.counters.forget(name);
+            self.counters.forget(&change.name);
         }
         outcome
     }

@@ -7,10 +7,7 @@ use odometer_core::{
 };
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
-use sea_orm::{
-    DbErr, FromQueryResult,
-    sea_query::{Expr, Query},
-};
+use sea_orm::{DbErr, FromQueryResult, sea_query::Query};
 
 use crate::{heartbeat::HeartbeatGuard, meta_row};
 use sea_orm::ColumnTrait;
@@ -45,30 +42,13 @@ impl CreationBaseline {
         transaction: &DatabaseTransaction,
         guard: &HeartbeatGuard,
     ) -> Result<Option<Self>, DbErr> {
-        Self::read_where(transaction, Some(guard.holds())).await
-    }
-
-    /// Reads the baseline without holding its row.
-    ///
-    /// The transaction holds the row already, reads it again before it writes, or writes nothing.
-    pub(crate) async fn read(transaction: &DatabaseTransaction) -> Result<Self, DbErr> {
-        let read = Self::read_where(transaction, None).await?;
-        read.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
-    }
-
-    async fn read_where(
-        transaction: &DatabaseTransaction,
-        condition: Option<Expr>,
-    ) -> Result<Option<Self>, DbErr> {
         let mut query = Query::select();
         query
             .columns([meta::Column::RecoveredSkip, meta::Column::RecoveredAt])
             .from(meta::Entity)
-            .and_where(meta::Column::Id.eq(1));
-        if let Some(condition) = condition {
-            query.and_where(condition);
-            meta_row::lock_for_creation(&mut query, transaction.get_database_backend());
-        }
+            .and_where(meta::Column::Id.eq(1))
+            .and_where(guard.holds());
+        meta_row::lock_for_creation(&mut query, transaction.get_database_backend());
         let row = transaction.query_one(&query).await?;
         row.map(|row| Self::from_query_result(&row, "")).transpose()
     }

@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use odometer_core::{name::SequenceName, period::CounterKey};
+use odometer_core::name::SequenceName;
 use odometer_database::{
     backoff::Backoff,
     failure::{Cause, StatementFailure},
@@ -16,12 +16,14 @@ use odometer_database::{
 use odometer_process::faults::{self, Fault};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{decision::Decision, health::Member, store::Striped};
+use super::{health::Member, store::Striped};
 use crate::{
-    Act, Altered, Condition, SeenCounter,
+    Altered,
     change::{
-        participant::{self, CommitSignals, PlannedWrite, Prepared},
-        transaction::ChangeRequest,
+        decision::{Decision, decide},
+        participant::{self, CommitSignals},
+        prepared::Prepared,
+        request::{ChangeRequest, ChangeScope},
     },
     error::StoreError,
 };
@@ -36,7 +38,7 @@ const HOLD_PART: f64 = 0.8;
 struct Participant {
     member: Arc<Member>,
     task: JoinHandle<Result<bool, StatementFailure>>,
-    plan: Option<oneshot::Sender<PlannedWrite>>,
+    decided: Option<oneshot::Sender<Arc<Decision>>>,
     written: Option<oneshot::Receiver<()>>,
     commit: Option<oneshot::Sender<()>>,
 }
@@ -54,29 +56,23 @@ impl Striped {
     ///
     /// # Errors
     /// `Incomplete` if a member is away. Otherwise the errors are those of one database.
-    pub(crate) async fn alter(
-        &self,
-        name: &SequenceName,
-        act: Act,
-        condition: Condition,
-        _last_seen: Option<SeenCounter>,
-    ) -> Result<Altered, StoreError> {
+    pub(crate) async fn alter(&self, change: Arc<ChangeRequest>) -> Result<Altered, StoreError> {
         let until = Instant::now() + self.bounds.deadline;
         let mut backoff = Backoff::new(&self.bounds.statement);
         loop {
             // The changes of this process wait for each other: conflicts with other replicas are
             // enough. A dry run writes nothing, so it does not wait.
-            let alone = if act.is_dry_run() {
+            let alone = if change.act.is_dry_run() {
                 None
             } else {
                 let waiting = tokio::time::timeout_at(until.into(), self.changing.lock());
                 Some(waiting.await.map_err(|_late| StoreError::NotChanged)?)
             };
-            let outcome = Box::pin(self.attempt(name, &act, condition)).await;
+            let outcome = Box::pin(self.attempt(&change)).await;
             drop(alone);
             match outcome {
                 Ok(altered) => {
-                    self.note_altered(name, &altered);
+                    self.note_altered(&change.name, &altered);
                     return Ok(altered);
                 }
                 Err(Stop::Final(error)) => return Err(error),
@@ -103,12 +99,7 @@ impl Striped {
         }
     }
 
-    async fn attempt(
-        &self,
-        name: &SequenceName,
-        act: &Act,
-        condition: Condition,
-    ) -> Result<Altered, Stop> {
+    async fn attempt(&self, change: &Arc<ChangeRequest>) -> Result<Altered, Stop> {
         let is_left_out =
             |member: &Member| !member.is_well() && faults::is(Fault::ChangeIncomplete);
         let is_away = |member: &&Arc<Member>| !member.is_well() && !is_left_out(member);
@@ -122,15 +113,15 @@ impl Striped {
             if is_left_out(member) {
                 continue;
             }
-            let change = self.change_in(k, name, act, condition)?;
-            let (participant, found) = open(member, change, until);
+            let scope = self.scope_in(k, change)?;
+            let (participant, found) = open(member, Arc::clone(change), scope, until);
             match tokio::time::timeout_at(until.into(), found).await {
                 Ok(Ok(Ok(part))) => {
                     participants.push(participant);
                     parts.push(part);
                 }
                 Ok(Ok(Err(StoreError::WentBack))) => {
-                    member.database.heartbeat.note_name_went_back(name);
+                    member.database.heartbeat.note_name_went_back(&change.name);
                     member.database.connection.refresh.notify_one();
                     return Err(Stop::Final(StoreError::WentBack));
                 }
@@ -139,46 +130,29 @@ impl Striped {
                 Ok(Err(_)) | Err(_) => return Err(participant.why().await),
             }
         }
-        let decision = self
-            .decide(name, act, condition, &parts)
-            .map_err(Stop::Final)?;
-        if decision.is_written {
-            self.carry_out(participants, &decision, until).await?;
+        let decision = decide(change, &self.change_rules(), &parts).map_err(Stop::Final)?;
+        if !decision.is_written {
+            return Ok(decision.into());
         }
-        Ok(Altered {
-            before: decision.before,
-            after: decision.after,
-            is_written: decision.is_written,
-        })
+        let decision = Arc::new(decision);
+        self.carry_out(participants, &decision, until).await?;
+        Ok(Decision::clone(&decision).into())
     }
 
-    fn change_in(
-        &self,
-        k: usize,
-        name: &SequenceName,
-        act: &Act,
-        condition: Condition,
-    ) -> Result<ChangeRequest, Stop> {
+    fn scope_in(&self, k: usize, change: &ChangeRequest) -> Result<ChangeScope, Stop> {
         let member = self.member(k).map_err(Stop::Final)?;
-        let key = CounterKey {
-            sequence: name.clone(),
-            period: act.period(),
-        };
         let guard = match member.database.heartbeat.guard() {
-            Ok(_) if act.is_dry_run() => None,
+            Ok(_) if change.act.is_dry_run() => None,
             Ok(guard) => Some(guard),
             Err(StoreError::Unavailable) => return Err(Stop::Final(missing(member))),
             Err(error) => return Err(Stop::Final(error)),
         };
-        Ok(ChangeRequest {
-            name: name.clone(),
+        Ok(ChangeScope {
             store: Arc::clone(&self.name),
-            act: act.clone(),
-            condition,
-            max_sequences: self.bounds.max_sequences,
-            keyed_periods: self.bounds.keyed_periods,
+            stripe: member.database.stripe,
+            is_alone: false,
             guard,
-            last_seen: self.memory.view(&key, k).seen,
+            last_seen: self.memory.view(&change.key(), k).seen,
         })
     }
 
@@ -186,17 +160,13 @@ impl Striped {
     async fn carry_out(
         &self,
         mut participants: Vec<Participant>,
-        decision: &Decision,
+        decision: &Arc<Decision>,
         until: Instant,
     ) -> Result<(), Stop> {
-        let plan = PlannedWrite {
-            after: decision.after.clone(),
-            removed_through: decision.removed_through.clone(),
-        };
         for participant in &mut participants {
-            if let Some(way) = participant.plan.take() {
+            if let Some(way) = participant.decided.take() {
                 // If the participant is gone, the missing write shows it.
-                let _gone = way.send(plan.clone());
+                let _gone = way.send(Arc::clone(decision));
             }
         }
         if let Some(at) = first_unwritten(&mut participants, until).await {
@@ -293,33 +263,31 @@ impl Participant {
 /// Opens a change in one member. The receiver gets what was found there.
 fn open(
     member: &Arc<Member>,
-    change: ChangeRequest,
+    change: Arc<ChangeRequest>,
+    scope: ChangeScope,
     until: Instant,
 ) -> (Participant, oneshot::Receiver<Result<Prepared, StoreError>>) {
     let (found, finding) = oneshot::channel();
-    let (plan, planned) = oneshot::channel();
+    let (decided, deciding) = oneshot::channel();
     let (written, writing) = oneshot::channel();
     let (commit, committing) = oneshot::channel();
-    let word = CommitSignals {
+    let signals = CommitSignals {
         found,
-        plan: planned,
+        decided: deciding,
         written,
         commit: committing,
     };
-    let database = Arc::clone(&member.database);
-    let mut identity = database.identity.clone();
-    identity.stripe = database.stripe;
-    let connection = Arc::clone(&database.connection);
-    let task = database.tasks().spawn(async move {
+    let connection = Arc::clone(&member.database.connection);
+    let task = member.database.tasks().spawn(async move {
         let part = connection.run(until, |database| {
-            participant::run(database, change, identity, word)
+            participant::run(database, change, scope, signals)
         });
         part.await
     });
     let participant = Participant {
         member: Arc::clone(member),
         task,
-        plan: Some(plan),
+        decided: Some(decided),
         written: Some(writing),
         commit: Some(commit),
     };

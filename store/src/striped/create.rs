@@ -9,7 +9,7 @@ use std::{
 use entity::counter;
 use futures_util::future::join_all;
 use odometer_core::{
-    definition::{Definition, DefinitionError, Order, Stripe},
+    definition::{Definition, Stripe},
     name::SequenceName,
     period::CounterKey,
 };
@@ -30,6 +30,7 @@ use super::{
     agreement::{Answers, MajorityAnswer, MemberEntry, is_steady, verdict},
     store::Striped,
 };
+use crate::change::decision::ChangeRules;
 use crate::creation;
 use crate::creation::Creation;
 use crate::error::StoreError;
@@ -213,7 +214,8 @@ impl Striped {
         answers: &Answers,
         until: Instant,
     ) -> Result<(), StoreError> {
-        self.admit(template).map_err(StoreError::Definition)?;
+        let rules = self.change_rules();
+        rules.admit(template).map_err(StoreError::Definition)?;
         template
             .check_time(now_ms())
             .map_err(StoreError::Definition)?;
@@ -222,35 +224,16 @@ impl Striped {
         admitting.await.map_err(AttemptError::untried)
     }
 
-    /// Checks that several databases can count by a definition.
-    pub(crate) fn admit(&self, definition: &Definition) -> Result<(), DefinitionError> {
-        let n_databases = self.members.len();
-        if definition.order == Order::Strict {
-            return Err(DefinitionError::Invalid {
-                field: "order",
-                reason: format!(
-                    "cannot be \"strict\" in the store `{}`: {n_databases} databases give its \
-                     numbers side by side",
-                    self.name
-                ),
-            });
+    /// Returns what each change of a sequence keeps to.
+    pub(crate) fn change_rules(&self) -> ChangeRules {
+        let last = self.members.last();
+        ChangeRules {
+            store: Arc::clone(&self.name),
+            n_databases: self.members.len(),
+            last_stripe: last.map_or(Stripe::WHOLE, |it| it.database.identity.stripe),
+            max_sequences: self.bounds.max_sequences,
+            keyed_periods: self.bounds.keyed_periods,
         }
-        let last = self
-            .members
-            .last()
-            .map(|member| member.database.identity.stripe);
-        let highest = last.unwrap_or(Stripe::WHOLE).highest_max(definition.step);
-        if definition.max > highest {
-            return Err(DefinitionError::Invalid {
-                field: "max",
-                reason: format!(
-                    "must be at most {highest} in the store `{}` (2^63 - 1 - {n_databases} steps), \
-                     not {}",
-                    self.name, definition.max
-                ),
-            });
-        }
-        Ok(())
     }
 
     /// Creates a name in the members that answered, in their order. Says whether more than half of

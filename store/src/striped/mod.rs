@@ -37,7 +37,6 @@ pub(crate) mod assign_installation;
 pub(crate) mod change;
 pub(crate) mod claims;
 pub(crate) mod create;
-pub(crate) mod decision;
 pub(crate) mod health;
 pub(crate) mod leases;
 pub(crate) mod memory;

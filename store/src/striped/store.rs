@@ -4,7 +4,7 @@
 //! Two members never give the same number, because a member's place decides which numbers it has.
 //! That place is stamped into the member. All other files are about three questions. Which member
 //! is asked: `health.rs`, `refill.rs`, `leases.rs`. What all members must agree on: `agreement.rs`,
-//! `create.rs`, `claims.rs`, `repair.rs`, `change.rs`, `decision.rs`. What the members know
+//! `create.rs`, `claims.rs`, `repair.rs`, `change.rs`. What the members know
 //! together: `memory.rs`, `queries.rs`. ADR 0016 says why this is safe.
 
 use std::{

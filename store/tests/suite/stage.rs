@@ -10,9 +10,9 @@ use odometer_core::{
 };
 use odometer_process::metrics::Metrics;
 use odometer_store::{
-    Act, Altered, BlockFate, Condition, Contact, Durability, Fallback, Recovered, ReserveRequest,
-    Reserved, Resolved, StatementBounds, StoreError, StoreLimits, StoreSettings, Stores,
-    StoresSettings, Want,
+    Act, Altered, BlockFate, ChangeRequest, Condition, Contact, Durability, Fallback, Recovered,
+    ReserveRequest, Reserved, Resolved, StatementBounds, StoreError, StoreLimits, StoreSettings,
+    Stores, StoresSettings, Want,
 };
 use odometer_tests::{Backend, Proxy, Server, TestDatabase, wait};
 
@@ -137,7 +137,13 @@ impl Stage {
         act: Act,
         condition: Condition,
     ) -> Result<Altered, StoreError> {
-        self.store().alter(&name(), act, condition, None).await
+        let change = ChangeRequest {
+            name: name(),
+            act,
+            condition,
+            last_seen: None,
+        };
+        self.store().alter(change).await
     }
 
     /// Another process reserves `count` numbers.

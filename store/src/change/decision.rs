@@ -1,0 +1,549 @@
+//! Decides the outcome of a change, from what all databases of a store have. It is pure.
+
+use std::sync::Arc;
+
+use entity::sequence;
+use odometer_core::{
+    definition::{Definition, DefinitionError, Kind, Order, Stripe},
+    name::SequenceName,
+    period::{Period, PeriodKind},
+};
+use odometer_process::{
+    clock::now_ms,
+    faults::{self, Fault},
+};
+
+use super::{
+    merged_counter::MergedCounter,
+    prepared::{Prepared, PreparedRow},
+    request::{Act, ChangeRequest, went_back},
+};
+use crate::{
+    error::StoreError,
+    outcome::{Altered, Condition, Snapshot},
+    reservation::{period, stripe_constraints::counts_alike},
+    rows::catalog::{self, ELSEWHERE, LIVE, RETIRED},
+};
+
+/// The rules of a store that each change of a sequence keeps to.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangeRules {
+    /// The name of the store.
+    pub(crate) store: Arc<str>,
+    pub(crate) n_databases: usize,
+    /// The stripe of the last database, which reaches least far.
+    pub(crate) last_stripe: Stripe,
+    /// The limit of sequences. No sequence is created if it is reached.
+    pub(crate) max_sequences: u64,
+    /// The limit of keys of one sequence. No counter is created for a further key if it is reached.
+    pub(crate) keyed_periods: u64,
+}
+
+/// The outcome of a change.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    pub(crate) before: Option<Snapshot>,
+    pub(crate) after: Snapshot,
+    pub(crate) removed_through: String,
+    pub(crate) is_written: bool,
+}
+
+impl From<Decision> for Altered {
+    fn from(decision: Decision) -> Self {
+        Self {
+            before: decision.before,
+            after: decision.after,
+            is_written: decision.is_written,
+        }
+    }
+}
+
+/// What was used of all counters of a sequence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    /// The highest high-water mark of the counters that issue.
+    pub(crate) highest: i64,
+    /// Whether a number may have been issued, in any period, even in one that is removed.
+    pub(crate) issued: bool,
+}
+
+/// Decides the outcome of a change.
+///
+/// # Errors
+/// Why nothing is changed.
+pub(crate) fn decide(
+    change: &ChangeRequest,
+    rules: &ChangeRules,
+    parts: &[Prepared],
+) -> Result<Decision, StoreError> {
+    let Some(newest) = newest(parts) else {
+        return creation(change, rules, parts);
+    };
+    let act = &change.act;
+    let definition = Arc::clone(&newest.definition);
+    let model = &newest.model;
+    admit(act, change.condition, model)?;
+    let period = act.period();
+    let counter = MergedCounter::of(parts, &definition, &period);
+    admit_period(act, &definition, model.version, &counter, parts)?;
+    if !period.is_none() && counter.is_new {
+        rules.admit_new_period(&definition, parts)?;
+    }
+    let before = Snapshot {
+        is_live: model.state == LIVE,
+        definition: Arc::clone(&definition),
+        version: model.version,
+        period,
+        is_removed: counter.is_removed,
+        floor: counter.floor,
+        next_value: counter.next_value,
+        rate: counter.rate,
+    };
+    let mut after = after(
+        &change.name,
+        &before,
+        act,
+        used(parts, &definition, &counter),
+    )?;
+    if after.definition != before.definition {
+        rules
+            .admit(&after.definition)
+            .map_err(StoreError::Definition)?;
+    }
+    let is_caught_up = parts
+        .iter()
+        .all(|part| is_as(part, newest) && counter.is_as_in(part, act, &definition));
+    let is_written = !act.is_dry_run() && (after != before || !is_caught_up);
+    if is_written {
+        after.version = next_version(parts);
+    }
+    let removed = parts.iter().filter_map(|part| part.row.as_ref());
+    let removed_through = removed.map(|row| row.model.periods_removed_through.clone());
+    Ok(Decision {
+        before: Some(before),
+        after,
+        removed_through: removed_through.max().unwrap_or_default(),
+        is_written,
+    })
+}
+
+fn creation(
+    change: &ChangeRequest,
+    rules: &ChangeRules,
+    parts: &[Prepared],
+) -> Result<Decision, StoreError> {
+    let Act::Define {
+        change: wanted,
+        template,
+        dry_run,
+    } = &change.act
+    else {
+        return Err(StoreError::NotFound);
+    };
+    if matches!(change.condition, Condition::Version(_)) {
+        return Err(StoreError::NotFound);
+    }
+    let limit = rules.max_sequences;
+    if parts.iter().any(|part| part.n_sequences >= limit) {
+        return Err(StoreError::TooMany { limit });
+    }
+    let created = wanted.create_at(template, now_ms());
+    let definition = created.map_err(StoreError::Definition)?;
+    rules.admit(&definition).map_err(StoreError::Definition)?;
+    let mut next_value = definition.start;
+    for part in parts {
+        let first = part.baseline.first(&part.stripe.view(&definition));
+        // A name that was seen here and is gone is created only above what was seen of it.
+        if went_back(part.last_seen, first, None) {
+            return Err(StoreError::WentBack);
+        }
+        next_value = next_value.max(part.stripe.reached(&definition, first));
+    }
+    Ok(Decision {
+        before: None,
+        after: Snapshot {
+            is_live: true,
+            version: if *dry_run { 0 } else { next_version(parts) },
+            period: Period::none(),
+            is_removed: false,
+            floor: definition.start,
+            next_value,
+            rate: 0.0,
+            definition: Arc::new(definition),
+        },
+        removed_through: String::new(),
+        is_written: !dry_run,
+    })
+}
+
+impl ChangeRules {
+    /// Checks that the databases of the store can count by a definition.
+    pub(crate) fn admit(&self, definition: &Definition) -> Result<(), DefinitionError> {
+        let invalid = |field, reason| Err(DefinitionError::Invalid { field, reason });
+        if definition.store != *self.store {
+            return invalid("store", format!("must be \"{}\"", self.store));
+        }
+        if self.n_databases == 1 {
+            return Ok(());
+        }
+        if definition.order == Order::Strict {
+            return invalid(
+                "order",
+                format!(
+                    "cannot be \"strict\" in the store `{}`: {} databases give its numbers side \
+                     by side",
+                    self.store, self.n_databases
+                ),
+            );
+        }
+        let highest = self.last_stripe.highest_max(definition.step);
+        if definition.max > highest {
+            return invalid(
+                "max",
+                format!(
+                    "must be at most {highest} in the store `{}` (2^63 - 1 - {} steps), not {}",
+                    self.store, self.n_databases, definition.max
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    fn admit_new_period(
+        &self,
+        definition: &Definition,
+        parts: &[Prepared],
+    ) -> Result<(), StoreError> {
+        let limit = self.keyed_periods;
+        let rows = parts.iter().filter_map(|part| part.row.as_ref());
+        let most = rows.map(|row| row.n_other_periods).max().unwrap_or(0);
+        if definition.period == PeriodKind::Keyed && most >= limit {
+            return Err(StoreError::TooManyPeriods { limit });
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether the act changes nothing, by the sequence's locked row alone. Its counters do not
+/// matter.
+pub(crate) fn changes_nothing(act: &Act, row: &sequence::Model, definition: &Definition) -> bool {
+    match act {
+        // If no field changes, no high-water mark is in the way.
+        Act::Define { change, .. } => change
+            .apply(definition, definition.start, true)
+            .is_ok_and(|applied| applied == *definition),
+        Act::Retire => row.state == RETIRED,
+        Act::Restore => row.state == LIVE,
+        Act::Advance { .. } | Act::RemovePeriod { .. } => false,
+    }
+}
+
+/// Checks that the act may be tried on the sequence as it is.
+///
+/// # Errors
+/// `Elsewhere`, `Retired`, `AlreadyExists` or `VersionMismatch`.
+pub(crate) fn admit(
+    act: &Act,
+    condition: Condition,
+    row: &sequence::Model,
+) -> Result<(), StoreError> {
+    if row.state == ELSEWHERE {
+        return Err(StoreError::Elsewhere(catalog::claimed(&row.definition)?));
+    }
+    let is_for_the_living = matches!(act, Act::Define { .. } | Act::Advance { .. });
+    if row.state != LIVE && is_for_the_living {
+        return Err(StoreError::Retired);
+    }
+    match condition {
+        Condition::MustNotExist => Err(StoreError::AlreadyExists),
+        Condition::Version(wanted) if wanted != row.version => Err(StoreError::VersionMismatch {
+            current: row.version,
+        }),
+        Condition::Version(_) | Condition::None => Ok(()),
+    }
+}
+
+/// Returns what an act makes of a sequence. The result equals `before` if the act changes nothing.
+fn after(
+    name: &SequenceName,
+    before: &Snapshot,
+    act: &Act,
+    used: Used,
+) -> Result<Snapshot, StoreError> {
+    let mut after = before.clone();
+    match act {
+        Act::Define { change, .. } => {
+            let issued = used.issued && !faults::is(Fault::FormatsRepeat);
+            let definition = change.apply(&before.definition, used.highest, issued);
+            after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
+        }
+        Act::Advance { .. } if before.definition.kind == Kind::Snowflake => {
+            return Err(StoreError::NotForKind);
+        }
+        Act::Advance { floor, confirm, .. } => {
+            let floor = raised_floor(before, *floor, *confirm)?;
+            after.floor = before.floor.max(floor);
+            after.next_value = before.next_value.max(floor);
+        }
+        Act::Retire => after.is_live = false,
+        Act::Restore if !before.is_live => {
+            after.is_live = true;
+            // All numbers that a replica still holds, or has returned, are below this floor.
+            after.floor = before.floor.max(before.next_value);
+        }
+        Act::Restore => {}
+        Act::RemovePeriod { .. } => after.is_removed = true,
+    }
+    if after.next_value < before.next_value || after.floor < before.floor {
+        return Err(StoreError::Broken(format!(
+            "a change of `{name}` would take it back"
+        )));
+    }
+    Ok(after)
+}
+
+/// Returns the lowest number of the sequence that is not below `floor`, if so many numbers may be
+/// skipped.
+fn raised_floor(before: &Snapshot, floor: i64, confirm: bool) -> Result<i64, StoreError> {
+    let definition = &before.definition;
+    let Some(floor) = definition.first_from(floor) else {
+        return Err(StoreError::FloorTooHigh {
+            highest: definition.end(),
+            limit: definition.limit(),
+        });
+    };
+    let left = definition.left(before.next_value);
+    let skipped = left.saturating_sub(definition.left(floor));
+    if !confirm && skipped > left / 100 {
+        return Err(StoreError::ConfirmNeeded { skipped, left });
+    }
+    Ok(floor)
+}
+
+/// Returns a version above all versions of the members, so that it is new to every replica that
+/// polls one of them.
+fn next_version(parts: &[Prepared]) -> i64 {
+    let highest = parts.iter().map(|part| {
+        let row = part.row.as_ref().map(|row| row.model.version);
+        part.definitions_version.max(row.unwrap_or(0))
+    });
+    highest.max().unwrap_or(0).saturating_add(1)
+}
+
+/// Returns the row that counts. A definition that more than half of the members have comes first.
+/// Next comes one of which numbers were reserved, and then the newest row.
+fn newest(parts: &[Prepared]) -> Option<&PreparedRow> {
+    let rows = || parts.iter().filter_map(|part| part.row.as_ref());
+    let n_alike = |row: &PreparedRow| {
+        rows()
+            .filter(|other| counts_alike(&row.definition, &other.definition))
+            .count()
+    };
+    let was_used = |row: &PreparedRow| {
+        parts.iter().any(|part| {
+            let other = part.row.as_ref();
+            let of_it = other.filter(|other| counts_alike(&row.definition, &other.definition));
+            let counter = part.counter.filter(|_| of_it.is_some());
+            // If a sequence has periods, nothing is reserved of its counter without a period.
+            of_it.is_some_and(|other| other.has_periods_made)
+                || counter.is_some_and(|counter| counter.seen.version > counter.revision)
+        })
+    };
+    let weight = |row: &PreparedRow| {
+        let has_most = n_alike(row) * 2 > parts.len();
+        (has_most, was_used(row), row.model.version)
+    };
+    // Of equal rows, the first one counts.
+    rows().rev().max_by_key(|row| weight(row))
+}
+
+/// Says whether a member has exactly the row that counts.
+fn is_as(part: &Prepared, newest: &PreparedRow) -> bool {
+    part.row.as_ref().is_some_and(|row| {
+        row.model.version == newest.model.version
+            && row.model.state == newest.model.state
+            && row.definition == newest.definition
+    })
+}
+
+/// Returns which numbers of all counters were used, in all databases.
+///
+/// If several databases share the sequence, ids count as issued even if none was. A change may stop
+/// after part of the commits, and a replica prints by the earlier definition until it hears of the
+/// change.
+fn used(parts: &[Prepared], definition: &Arc<Definition>, counter: &MergedCounter) -> Used {
+    let is_shared = parts.len() > 1;
+    if !catalog::has_periods(definition) {
+        return Used {
+            highest: counter.next_value,
+            issued: is_shared || counter.next_value > definition.start,
+        };
+    }
+    let rows = || {
+        parts
+            .iter()
+            .filter_map(|part| Some((part.stripe, part.row.as_ref()?)))
+    };
+    let highest = rows().filter_map(|(stripe, row)| {
+        Some(Stripe::reached(stripe, definition, row.highest_of_periods?))
+    });
+    Used {
+        highest: highest.max().unwrap_or(definition.start),
+        issued: is_shared || rows().any(|(_, row)| row.has_periods_made),
+    }
+}
+
+/// Checks that the act's period is one of the sequence's periods, and not removed.
+fn admit_period(
+    act: &Act,
+    definition: &Arc<Definition>,
+    version: i64,
+    counter: &MergedCounter,
+    parts: &[Prepared],
+) -> Result<(), StoreError> {
+    match act {
+        Act::Advance { period, .. } => {
+            period::check(period, definition, version, None)?;
+            let mut rows = parts.iter().filter_map(|part| part.row.as_ref());
+            let by_age = rows
+                .any(|row| catalog::is_removed_by_age(period, &row.model.periods_removed_through));
+            if by_age || counter.is_removed {
+                return Err(StoreError::PeriodRemoved);
+            }
+            Ok(())
+        }
+        Act::RemovePeriod { .. } if definition.period != PeriodKind::Keyed => {
+            Err(StoreError::NotForKind)
+        }
+        Act::RemovePeriod { .. } | Act::Define { .. } | Act::Retire | Act::Restore => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::definition::DefinitionChange;
+
+    use super::*;
+
+    const USED: Used = Used {
+        highest: 101,
+        issued: true,
+    };
+
+    fn name() -> SequenceName {
+        SequenceName::parse("orders").unwrap()
+    }
+
+    fn at(next_value: i64, floor: i64) -> Snapshot {
+        Snapshot {
+            is_live: true,
+            definition: Arc::new(Definition {
+                start: 1,
+                step: 2,
+                max: 2000,
+                ..Definition::default()
+            }),
+            version: 7,
+            period: Period::none(),
+            is_removed: false,
+            floor,
+            next_value,
+            rate: 0.0,
+        }
+    }
+
+    fn advance(before: &Snapshot, floor: i64, confirm: bool) -> Result<(i64, i64), StoreError> {
+        let period = Period::none();
+        let advance = Act::Advance {
+            period,
+            floor,
+            confirm,
+        };
+        let after = after(&name(), before, &advance, USED)?;
+        Ok((after.floor, after.next_value))
+    }
+
+    #[test]
+    fn a_floor_only_rises_and_lies_on_a_number() {
+        let before = at(101, 51);
+        for (floor, expected) in [
+            (0, (51, 101)),
+            (51, (51, 101)),
+            // Below the high-water mark and above the old floor: numbers in memory are not issued.
+            (52, (53, 101)),
+            (101, (101, 101)),
+            (102, (103, 103)),
+        ] {
+            assert_eq!(advance(&before, floor, false).unwrap(), expected, "{floor}");
+        }
+    }
+
+    #[test]
+    fn skipping_much_has_to_be_confirmed() {
+        // 950 numbers are left: 9 may be skipped, 10 may not.
+        let before = at(101, 1);
+        assert_eq!(advance(&before, 119, false).unwrap(), (119, 119));
+        let refused = advance(&before, 121, false).unwrap_err();
+        let expected = StoreError::ConfirmNeeded {
+            skipped: 10,
+            left: 950,
+        };
+        assert_eq!(refused.to_string(), expected.to_string());
+        assert_eq!(advance(&before, 121, true).unwrap(), (121, 121));
+        // The number after the last one leaves no number.
+        assert_eq!(advance(&before, 2000, true).unwrap(), (2001, 2001));
+        for beyond in [2002, i64::MAX] {
+            let refused = advance(&before, beyond, true).unwrap_err();
+            assert!(
+                matches!(refused, StoreError::FloorTooHigh { highest: 2001, .. }),
+                "{refused}"
+            );
+        }
+        // If no number is left, none is skipped.
+        assert_eq!(advance(&at(2001, 1), 2001, false).unwrap(), (2001, 2001));
+    }
+
+    #[test]
+    fn a_repeated_act_is_told_by_the_row_of_its_sequence() {
+        let of = |state: &str, definition: &Definition| sequence::Model {
+            name: "orders".to_owned(),
+            definition: definition.to_stored(),
+            state: state.to_owned(),
+            periods_removed_through: String::new(),
+            version: 7,
+            created_at: 0,
+            changed_at: 0,
+        };
+        let definition = Definition {
+            max: 2000,
+            ..Definition::default()
+        };
+        let says =
+            |state: &str, act: &Act| changes_nothing(act, &of(state, &definition), &definition);
+        assert!(says(RETIRED, &Act::Retire) && says(LIVE, &Act::Restore));
+        assert!(!says(LIVE, &Act::Retire) && !says(RETIRED, &Act::Restore));
+        let define = |max: i64| Act::Define {
+            change: Box::new(DefinitionChange {
+                max: Some(max),
+                ..DefinitionChange::default()
+            }),
+            template: Arc::new(Definition::default()),
+            dry_run: false,
+        };
+        assert!(says(LIVE, &define(2000)));
+        assert!(!says(LIVE, &define(1999)) && !says(LIVE, &define(-1)));
+    }
+
+    #[test]
+    fn a_restored_sequence_goes_on_above_all_that_was_reserved() {
+        let act = |before: &Snapshot, act: Act| super::after(&name(), before, &act, USED).unwrap();
+        let live = at(101, 51);
+        let retired = act(&live, Act::Retire);
+        assert_eq!((retired.is_live, retired.floor), (false, 51));
+        assert_eq!(act(&retired, Act::Retire), retired);
+        let restored = act(&retired, Act::Restore);
+        assert_eq!((restored.is_live, restored.floor), (true, 101));
+        assert_eq!(act(&live, Act::Restore), live);
+    }
+}

@@ -1,0 +1,238 @@
+//! Reads what one database has of a sequence, and locks what a change of it may write.
+
+use std::sync::Arc;
+
+use entity::{meta, sequence};
+use odometer_core::{
+    definition::{Definition, Stripe},
+    period::{CounterKey, Period},
+};
+use odometer_database::session::DatabaseTransaction;
+use sea_orm::{DbErr, EntityTrait};
+
+use super::{
+    counters, decision,
+    request::{Act, ChangeRequest, ChangeScope, went_back},
+};
+use crate::{
+    error::{self, StoreError},
+    meta_row,
+    rows::{
+        catalog::{self, ELSEWHERE},
+        counter::{CounterRow, SeenCounter},
+        creation_baseline::CreationBaseline,
+        new_counter,
+    },
+};
+
+/// The state of one database, as far as the change needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    pub(crate) stripe: Stripe,
+    /// `None` if the database has no such sequence.
+    pub(crate) row: Option<PreparedRow>,
+    /// The counter of the act's period.
+    pub(crate) counter: Option<CounterRow>,
+    pub(crate) baseline: CreationBaseline,
+    pub(crate) definitions_version: i64,
+    pub(crate) n_sequences: u64,
+    /// The counter of the act's period as this process last saw it here.
+    pub(crate) last_seen: Option<SeenCounter>,
+    /// Whether the counters and the row of `meta` are locked, so that the change may be written.
+    pub(crate) is_held: bool,
+}
+
+impl Prepared {
+    /// Returns what a database has that does not exist yet.
+    pub(crate) fn empty() -> Self {
+        Self {
+            stripe: Stripe::WHOLE,
+            row: None,
+            counter: None,
+            baseline: CreationBaseline::default(),
+            definitions_version: 0,
+            n_sequences: 0,
+            last_seen: None,
+            is_held: false,
+        }
+    }
+}
+
+/// A sequence as one database has it.
+#[derive(Clone, Debug)]
+pub(crate) struct PreparedRow {
+    pub(crate) model: sequence::Model,
+    pub(crate) definition: Arc<Definition>,
+    /// The highest high-water mark of its periods; `None` if no period issues.
+    pub(crate) highest_of_periods: Option<i64>,
+    pub(crate) has_periods_made: bool,
+    pub(crate) n_other_periods: u64,
+}
+
+/// Prepares a change in one database, within its transaction.
+///
+/// It locks the sequence's row, raises its counters, so that remembered values conflict everywhere,
+/// and locks the row of `meta`, which decides where new counters begin and which version is next. A
+/// dry run locks nothing, so that nobody waits for it. In the only database of a store, an act that
+/// is refused, or that changes nothing, locks the sequence's row alone: a sequence may have very
+/// many counters, and other processes reserve from them meanwhile.
+pub(crate) async fn prepare(
+    transaction: &DatabaseTransaction,
+    change: &ChangeRequest,
+    scope: &ChangeScope,
+) -> Result<Result<Prepared, StoreError>, DbErr> {
+    let is_dry_run = change.act.is_dry_run();
+    let key = change.key();
+    let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
+    if !is_dry_run {
+        find = transaction.holding(find);
+    }
+    let model = find.one(transaction).await?;
+    let is_idle = match is_idle(transaction, change, scope, model.as_ref()).await? {
+        Ok(is_idle) => is_idle,
+        Err(error) => return Ok(Err(error)),
+    };
+    let is_held = !is_dry_run && !is_idle;
+    if model.is_some() && is_held {
+        counters::raise(transaction, &key).await?;
+    }
+    let find = if is_held {
+        meta_row::held_for_change(transaction)
+    } else {
+        meta::Entity::find_by_id(1_i16)
+    };
+    let meta = find.one(transaction).await?;
+    let meta = meta.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
+    // The row is locked before this read. So no recovery can happen between this read and the end.
+    let baseline = match &scope.guard {
+        Some(guard) if is_held => CreationBaseline::hold(transaction, guard).await?,
+        Some(_) | None => Some(CreationBaseline::of(&meta)),
+    };
+    let Some(baseline) = baseline else {
+        return Ok(Err(StoreError::WentBack));
+    };
+    let (row, counter) = match model {
+        None => (None, None),
+        Some(model) => {
+            let is_definition = matches!(change.act, Act::Define { .. });
+            let needs_all = !scope.is_alone || (is_definition && !is_idle);
+            let found = found_row(transaction, &key, scope, (model, baseline), needs_all).await?;
+            match found {
+                Ok((row, counter)) => (Some(row), counter),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+    };
+    let seen = match (&row, counter) {
+        (Some(_), Some(counter)) => Some((counter.seen.next_value, Some(counter.seen.version))),
+        // The counter of the period would begin here.
+        (Some(row), None) if !key.period.is_none() => {
+            let counted = scope.stripe.view(&row.definition);
+            Some((baseline.first_in(&counted, &key.period), None))
+        }
+        (Some(_), None) | (None, _) => None,
+    };
+    if seen.is_some_and(|(next_value, version)| went_back(scope.last_seen, next_value, version)) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    Ok(Ok(Prepared {
+        stripe: scope.stripe,
+        n_sequences: match row {
+            Some(_) => 0,
+            None => catalog::count_in(transaction).await?,
+        },
+        row,
+        counter,
+        baseline,
+        definitions_version: meta.definitions_version,
+        last_seen: scope.last_seen,
+        is_held,
+    }))
+}
+
+/// Returns whether the act is known to change nothing in the only database of a store.
+///
+/// # Errors
+/// Why the act is refused by the sequence's row.
+async fn is_idle(
+    transaction: &DatabaseTransaction,
+    change: &ChangeRequest,
+    scope: &ChangeScope,
+    model: Option<&sequence::Model>,
+) -> Result<Result<bool, StoreError>, DbErr> {
+    if !scope.is_alone {
+        // What changes nothing here may change another database.
+        return Ok(Ok(false));
+    }
+    let Some(model) = model else {
+        let is_definition = matches!(change.act, Act::Define { .. });
+        return Ok(is_definition.then_some(false).ok_or(StoreError::NotFound));
+    };
+    if let Err(error) = decision::admit(&change.act, change.condition, model) {
+        return Ok(Err(error));
+    }
+    let definition = match catalog::definition_in(&scope.store, &model.state, &model.definition) {
+        Ok(definition) => definition,
+        Err(error) => return Ok(Err(error)),
+    };
+    let changes_nothing = decision::changes_nothing(&change.act, model, &definition);
+    Ok(Ok(changes_nothing
+        || counters::is_tombstone(
+            transaction,
+            &change.act,
+            &change.key(),
+        )
+        .await?))
+}
+
+/// Reads what a change must know of a sequence and the counter of its act. Only if `needs_all`, it
+/// looks at the counters of all periods.
+async fn found_row(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    scope: &ChangeScope,
+    (model, baseline): (sequence::Model, CreationBaseline),
+    needs_all: bool,
+) -> Result<Result<(PreparedRow, Option<CounterRow>), StoreError>, DbErr> {
+    let mut definition = match catalog::definition_in(&scope.store, &model.state, &model.definition)
+    {
+        Ok(definition) => definition,
+        Err(error) => return Ok(Err(error)),
+    };
+    if model.state != ELSEWHERE {
+        baseline.note_forgotten_formats(Arc::make_mut(&mut definition), model.version);
+    }
+    let entry = catalog::read(transaction, key.sequence.as_str(), &key.period).await?;
+    let counter = entry.and_then(|entry| entry.counter());
+    if counter.is_none() && key.period.is_none() && model.state != ELSEWHERE {
+        return Ok(Err(error::without_counter(&key.sequence)));
+    }
+    let has_periods = catalog::has_periods(&definition);
+    let mut row = PreparedRow {
+        highest_of_periods: None,
+        has_periods_made: !model.periods_removed_through.is_empty(),
+        n_other_periods: 0,
+        model,
+        definition,
+    };
+    if has_periods {
+        if needs_all {
+            row.highest_of_periods =
+                counters::highest_of_periods(transaction, &key.sequence).await?;
+            row.has_periods_made |= counters::is_any_made(transaction, &key.sequence).await?;
+        }
+        if !key.period.is_none() && counter.is_none() {
+            row.n_other_periods = new_counter::n_others(transaction, key).await?;
+        }
+    }
+    Ok(Ok((row, counter)))
+}
+
+/// Returns where a counter begins that is created now.
+pub(crate) fn first_in(part: &Prepared, counted: &Definition, period: &Period) -> i64 {
+    if period.is_none() {
+        part.baseline.first(counted)
+    } else {
+        part.baseline.first_in(counted, period)
+    }
+}

@@ -1,0 +1,102 @@
+//! Defines what a change is asked for, and what it keeps to in one database.
+
+use std::sync::Arc;
+
+use odometer_core::{
+    definition::{Definition, DefinitionChange, Stripe},
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
+use odometer_process::faults::{self, Fault};
+
+use crate::{heartbeat::HeartbeatGuard, outcome::Condition, rows::counter::SeenCounter};
+
+/// An act on one sequence, and the conditions for it.
+#[derive(Clone, Debug)]
+pub struct ChangeRequest {
+    pub name: SequenceName,
+    pub act: Act,
+    pub condition: Condition,
+    /// The counter of the act's period as this process last saw it. The counter never falls below
+    /// this.
+    pub last_seen: Option<SeenCounter>,
+}
+
+impl ChangeRequest {
+    /// Returns the counter that the act is about.
+    pub(crate) fn key(&self) -> CounterKey {
+        CounterKey {
+            sequence: self.name.clone(),
+            period: self.act.period(),
+        }
+    }
+}
+
+/// What a change keeps to in one database.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangeScope {
+    /// The name of the store.
+    pub(crate) store: Arc<str>,
+    pub(crate) stripe: Stripe,
+    /// Whether the database is the only one of its store.
+    pub(crate) is_alone: bool,
+    /// The guard that the database has not gone back. It is `None` for a dry run, and for a
+    /// command.
+    pub(crate) guard: Option<HeartbeatGuard>,
+    /// The counter of the act's period as this process last saw it in this database.
+    pub(crate) last_seen: Option<SeenCounter>,
+}
+
+/// Returns whether a database has forgotten what this process has seen of a counter in it.
+pub(crate) fn went_back(
+    last_seen: Option<SeenCounter>,
+    next_value: i64,
+    version: Option<i64>,
+) -> bool {
+    let is_below = last_seen.is_some_and(|seen| {
+        next_value < seen.next_value || version.is_some_and(|version| version < seen.version)
+    });
+    is_below && !faults::is(Fault::NoWentBackChecks)
+}
+
+/// What a change does to a sequence.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Gives the sequence a definition, and creates the sequence if it does not exist.
+    Define {
+        change: Box<DefinitionChange>,
+        /// The values of a new sequence in the fields that the change leaves out.
+        template: Arc<Definition>,
+        /// Whether everything is only checked, and nothing is written.
+        dry_run: bool,
+    },
+    /// Raises the floor: no number below `floor` is issued any more. If the sequence has periods,
+    /// the floor is that of one period.
+    Advance {
+        period: Period,
+        floor: i64,
+        /// Whether more than 1 % of the numbers that are left may be skipped.
+        confirm: bool,
+    },
+    /// Retires the sequence: nothing is issued any more.
+    Retire,
+    /// Lets a retired sequence go on, above everything that was ever reserved.
+    Restore,
+    /// Removes a key of the caller for ever: nothing is issued in this period any more.
+    RemovePeriod { period: Period },
+}
+
+impl Act {
+    /// Returns the period of the counter that the act is about. If it names no period, the act is
+    /// about all counters.
+    pub fn period(&self) -> Period {
+        match self {
+            Act::Advance { period, .. } | Act::RemovePeriod { period } => period.clone(),
+            Act::Define { .. } | Act::Retire | Act::Restore => Period::none(),
+        }
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        matches!(self, Act::Define { dry_run: true, .. })
+    }
+}
