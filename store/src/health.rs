@@ -1,34 +1,24 @@
 //! Tells the state of each store as this process knows it now, without asking a server.
 
 use crate::database::Database;
-use crate::kind::{Databases, Store};
 use crate::outcome::{DatabaseHealth, StoreHealth};
+use crate::store::Store;
 use crate::stores::Stores;
 
 impl Stores {
     /// Returns the state of each store, in the order of the configuration.
     pub fn health(&self) -> Vec<StoreHealth> {
-        let named = self.all().zip(&self.names);
-        named.map(|(store, name)| store.health(name)).collect()
+        self.all().map(|store| store.health()).collect()
     }
 }
 
 impl Store {
-    fn health(&self, name: &str) -> StoreHealth {
+    fn health(&self) -> StoreHealth {
         StoreHealth {
-            store: name.to_owned(),
+            store: self.name.to_string(),
             kind: self.kind(),
-            databases: match self.databases() {
-                Databases::One(database) => vec![health_of(database)],
-                Databases::Several(striped) => striped
-                    .databases()
-                    .map(|database| health_of(database))
-                    .collect(),
-            },
-            redis: match self {
-                Self::Redis(store) => store.health(),
-                Self::Database(_) | Self::Striped(_) => Vec::new(),
-            },
+            databases: self.databases().map(|it| health_of(it)).collect(),
+            redis: self.redis.as_ref().map_or_else(Vec::new, |it| it.health()),
         }
     }
 }

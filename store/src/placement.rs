@@ -19,8 +19,8 @@ use odometer_process::{
 };
 use parking_lot::Mutex;
 
-use crate::kind::Store;
 use crate::outcome::LocalPlacement;
+use crate::store::Store;
 use crate::stores::Stores;
 use crate::{Act, Altered, ChangeRequest, ReserveRequest, StoreError, Unpublished};
 
@@ -74,7 +74,7 @@ impl Stores {
     ///
     /// # Errors
     /// `NotFound`, or why the store is not known.
-    pub(crate) async fn placement(&self, name: &SequenceName) -> Result<&Store, StoreError> {
+    pub(crate) async fn placement(&self, name: &SequenceName) -> Result<&Arc<Store>, StoreError> {
         match self.remembered_or_asked(name).await? {
             Placement::In(index) | Placement::Claimed(index, _) => Ok(self.at(index)),
             Placement::Absent => Err(StoreError::NotFound),
@@ -374,7 +374,7 @@ impl Stores {
             );
             return Err(invalid("store", reason));
         };
-        if definition.order == Order::Strict && self.at(index).is_striped() {
+        if definition.order == Order::Strict && self.at(index).only().is_none() {
             let reason = format!(
                 "must be \"relaxed\" in the store \"{}\", whose databases share each sequence",
                 definition.store

@@ -24,10 +24,10 @@ use crate::{
     Altered, BlockFate, ChangeRequest, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest,
     SeenCounter, SequenceSummary, Serving, Source, StartError, StoreError, Unpublished,
     journal::recent,
-    kind::Store,
     outcome::{Contact, Following},
     placement::RememberedPlacements,
     settings::{Process, StoresSettings},
+    store::Store,
 };
 use odometer_process::host;
 use uuid::Uuid;
@@ -46,9 +46,9 @@ const START: Duration = Duration::from_secs(60);
 
 /// All stores of this process.
 pub struct Stores {
-    default: Store,
+    default: Arc<Store>,
     /// The other stores, in the order of the configuration.
-    others: Vec<Store>,
+    others: Vec<Arc<Store>>,
     /// The names of all stores, the default store first, in the order of the configuration.
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) placements: RememberedPlacements,
@@ -81,8 +81,8 @@ impl Stores {
             let places = 0..settings.stores.len();
             let start = settings.bounds.statement.schema_wait + START;
             // All at once, because the start waits a little for each database that is away.
-            let connecting =
-                places.map(|index| Store::connect(&settings, index, &process, tell.clone()));
+            let connecting = places
+                .map(|index| Store::connect(settings.databases(index), &process, tell.clone()));
             let mut stores = try_join_all(connecting).await?.into_iter();
             let Some(default) = stores.next() else {
                 let problem = "stores: there is none".to_owned();
@@ -101,7 +101,7 @@ impl Stores {
         })
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Store> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Store>> {
         std::iter::once(&self.default).chain(&self.others)
     }
 
@@ -121,7 +121,7 @@ impl Stores {
     }
 
     /// Returns the store at an index of the configuration.
-    pub(crate) fn at(&self, index: usize) -> &Store {
+    pub(crate) fn at(&self, index: usize) -> &Arc<Store> {
         let other = index.checked_sub(1);
         other
             .and_then(|other| self.others.get(other))
@@ -160,7 +160,7 @@ impl Stores {
 
     /// Returns the best contact that is known of any store.
     pub fn contact(&self) -> Contact {
-        let best = self.all().map(Store::contact).max();
+        let best = self.all().map(|store| store.contact()).max();
         best.unwrap_or(Contact::None)
     }
 
@@ -173,7 +173,7 @@ impl Stores {
     /// store.
     pub fn serving(&self, key: &CounterKey, definition: &Definition) -> Option<Serving> {
         let index = self.index_of(&definition.store)?;
-        let mut serving = self.at(index).serving(&definition.store, key);
+        let mut serving = self.at(index).serving(key);
         if definition.order != Order::Strict {
             // Redis counts only for strict order.
             serving.redis = None;
@@ -242,7 +242,10 @@ impl Stores {
 
     /// Returns the highest number of reservations that one database had under way at once.
     pub fn peak_reservations_in_flight(&self) -> usize {
-        self.all().map(Store::peak_in_flight).max().unwrap_or(0)
+        self.all()
+            .map(|store| store.peak_in_flight())
+            .max()
+            .unwrap_or(0)
     }
 
     /// Queues the fate of a block for the journal of the block's database.
@@ -252,23 +255,23 @@ impl Stores {
 
     /// Returns how many rows of the journals wait to be written.
     pub fn n_journal_rows_queued(&self) -> usize {
-        self.all().map(Store::n_journal_rows_queued).sum()
+        self.all().map(|store| store.n_journal_rows_queued()).sum()
     }
 
     /// Returns how many tasks are alive in the stores' runtimes.
     pub fn n_tasks(&self) -> usize {
-        self.all().map(Store::n_tasks).sum()
+        self.all().map(|store| store.n_tasks()).sum()
     }
 
     /// Returns how many numbers were given back to the journals and are not in the databases yet.
     pub fn n_numbers_returning(&self) -> u64 {
-        self.all().map(Store::n_numbers_returning).sum()
+        self.all().map(|store| store.n_numbers_returning()).sum()
     }
 
     /// Waits until the journals have all rows that were queued.
     pub fn flush_journal<'a>(&'a self) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            join_all(self.all().map(Store::flush_journal)).await;
+            join_all(self.all().map(|store| store.flush_journal())).await;
         })
     }
 

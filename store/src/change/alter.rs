@@ -1,4 +1,4 @@
-//! Changes a sequence in a store of one database.
+//! Changes a sequence in a store, and with its only database in one transaction.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::{
     error::{self, StoreError},
     outcome::Altered,
     repeat::Repeat,
+    store::Store,
 };
 
 /// Prepares, decides and writes a change in one transaction. If nothing changes, nothing is
@@ -54,8 +55,34 @@ pub(crate) async fn run(
     }
 }
 
-impl Database {
+impl Store {
+    /// Changes a sequence in all databases of the store, or in none.
+    ///
+    /// # Errors
+    /// Why nothing was changed, or `MayHaveChanged`.
     pub(crate) async fn alter(&self, change: Arc<ChangeRequest>) -> Result<Altered, StoreError> {
+        let outcome = match self.only() {
+            Some(only) => only.alter(Arc::clone(&change), self.change_rules()).await,
+            None => self.alter_all(Arc::clone(&change)).await,
+        };
+        let may_be_changed = match &outcome {
+            Ok(altered) => altered.is_written,
+            Err(error) => matches!(error, StoreError::MayHaveChanged),
+        };
+        // A refused change leaves the windows as they are, for example if the database is away.
+        if let (Some(redis), true) = (&self.redis, may_be_changed) {
+            redis.counters.forget(&change.name);
+        }
+        outcome
+    }
+}
+
+impl Database {
+    async fn alter(
+        &self,
+        change: Arc<ChangeRequest>,
+        rules: ChangeRules,
+    ) -> Result<Altered, StoreError> {
         let is_dry_run = change.act.is_dry_run();
         let guard = match self.heartbeat.guard() {
             Ok(_) if is_dry_run => None,
@@ -69,13 +96,6 @@ impl Database {
             is_alone: true,
             guard,
             last_seen: change.last_seen,
-        };
-        let rules = ChangeRules {
-            store: Arc::clone(&self.identity.label.store),
-            n_databases: 1,
-            last_stripe: self.stripe,
-            max_sequences: self.settings.max_sequences,
-            keyed_periods: self.settings.keyed_periods,
         };
         let outcome = self
             .attempts(Repeat::NotCommitted, |database| {

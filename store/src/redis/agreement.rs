@@ -22,15 +22,13 @@ use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, Query},
 };
-use tokio::sync::mpsc;
 
 use super::server::Address;
 use crate::{
-    News,
     database::Database,
     identity::DatabaseIdentity,
     rows::catalog::one_more,
-    settings::{DatabaseSettings, Fallback, Process, RedisSettings},
+    settings::{DatabaseSettings, Fallback, RedisSettings},
 };
 
 /// The target of this file's log events.
@@ -168,7 +166,7 @@ impl Agreement {
     /// Compares the configuration with the record, as soon as the database answers and then again
     /// and again. If they differ before they agreed once, the program ends. If they differ later,
     /// nothing is counted for strict order.
-    fn watch(self, database: &Arc<Database>) {
+    pub(crate) fn watch(self, database: &Arc<Database>) {
         let mut health = database.connection.health_changes();
         let tasks = database.tasks().clone();
         let database = Arc::downgrade(database);
@@ -237,23 +235,6 @@ impl Agreement {
     fn is_changing(&self) -> bool {
         self.0.as_deref() == Some(CHANGING)
     }
-}
-
-/// Starts to connect to the only database of a store, and checks that all replicas agree. It checks
-/// this also for a store without Redis.
-///
-/// # Errors
-/// A mistake in the settings that no waiting can correct, and that can be seen without the
-/// database.
-pub(crate) async fn connect(
-    settings: DatabaseSettings,
-    process: &Process,
-    tell: mpsc::Sender<News>,
-) -> Result<Arc<Database>, StartError> {
-    let agreement = Agreement::of(&settings.redis)?;
-    let database = Database::connect(settings, process, tell).await?;
-    agreement.watch(&database);
-    Ok(database)
 }
 
 /// Says whether a replica other than this one has raised its heartbeat within this time.

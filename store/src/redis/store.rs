@@ -1,4 +1,4 @@
-//! Offers a store with Redis in front of its database.
+//! Counts in Redis, in front of a store's only database.
 //!
 //! If the order of a sequence is strict, Redis holds the counter and the database holds its
 //! ceiling. Everything else goes to the database.
@@ -18,25 +18,18 @@ use odometer_core::{definition::Order, name::SequenceName, period::CounterKey};
 use odometer_database::{connection::Health, tasks::Tasks};
 use odometer_process::metrics::RedisMetrics;
 use parking_lot::Mutex;
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::{sync::oneshot, time::timeout};
 
 use super::counters::Counters;
 use super::scripts::WindowState;
 use super::server::{Address, RedisServer};
 use super::strict_reservation::StrictReservation;
 use crate::database::Database;
-pub(crate) use crate::redis::agreement::connect;
 use crate::redis::{rendezvous, row};
 use crate::reservation::{attempts::Reservation, counter_read::StrictIn, request::Reserved};
 use crate::rows::counter::WindowRow as InRow;
-use crate::settings::{DatabaseSettings, Process};
-use crate::{
-    Altered, ChangeRequest, Fallback, News, RedisHealth, ReserveRequest, ServingRedis, StartError,
-    StoreError, Unpublished, Want,
-};
+use crate::settings::Process;
+use crate::{Fallback, RedisHealth, ReserveRequest, ServingRedis, StoreError, Unpublished, Want};
 
 /// The time between two updates of the metric that says how long ceilings last.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -56,43 +49,27 @@ pub(crate) struct RedisStore {
 }
 
 impl RedisStore {
-    /// Starts to connect to the database and the servers, which may be away.
-    ///
-    /// # Errors
-    /// A mistake in the settings that no waiting can correct, and that can be seen without the
-    /// database and the servers.
-    pub(crate) async fn connect(
-        settings: DatabaseSettings,
+    /// Starts to connect to the servers, which may be away.
+    pub(crate) fn start(
+        database: &Arc<Database>,
+        addresses: Vec<Address>,
+        fallback: Fallback,
         process: &Process,
-        tell: mpsc::Sender<News>,
-    ) -> Result<Arc<Self>, StartError> {
-        let identity = settings.identity.clone();
-        let addresses = settings
-            .redis
-            .addresses()
-            .map_err(|error| error.of(&identity.label))?;
-        let fallback = settings.redis.fallback;
-        let (told, news) = mpsc::channel(1);
-        let database = connect(settings, process, told).await?;
+    ) -> Arc<Self> {
         let start = |address: Address| {
-            let up = process
-                .metrics
-                .redis_up(&identity.label.store, &address.label);
+            let store = &database.identity.label.store;
+            let up = process.metrics.redis_up(store, &address.label);
             RedisServer::start(address, &process.holder, database.tasks(), up)
         };
-        let servers = addresses.into_iter().map(start).collect();
         let store = Arc::new(Self {
-            servers,
+            servers: addresses.into_iter().map(start).collect(),
             fallback,
             counters: Counters::default(),
             cluster_id: Mutex::default(),
-            database,
+            database: Arc::clone(database),
         });
-        store
-            .tasks()
-            .spawn(pass_on(Arc::downgrade(&store), news, tell));
         store.tasks().spawn(sweep(Arc::downgrade(&store)));
-        Ok(store)
+        store
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {
@@ -176,21 +153,6 @@ impl RedisStore {
         Box::pin(reservation.with_strict_in(StrictIn::Redis).run()).await
     }
 
-    /// Changes a sequence in the database, and forgets what is known of the sequence's windows. The
-    /// next step then reads the row again.
-    pub(crate) async fn alter(&self, change: Arc<ChangeRequest>) -> Result<Altered, StoreError> {
-        let outcome = self.database.alter(Arc::clone(&change)).await;
-        let is_changed = match &outcome {
-            Ok(altered) => altered.is_written,
-            Err(error) => matches!(error, StoreError::MayHaveChanged),
-        };
-        // A refused change leaves the windows as they are, for example if the database is away.
-        if is_changed {
-            self.counters.forget(&change.name);
-        }
-        outcome
-    }
-
     /// Returns the server that counts for a sequence.
     pub(crate) fn server_of(&self, name: &SequenceName) -> Result<Arc<RedisServer>, StoreError> {
         let labels = self
@@ -262,26 +224,6 @@ impl RedisStore {
             &self.metrics().windows_closed
         };
         counted.increment(1);
-    }
-}
-
-/// Forgets the windows of each changed sequence, and passes the news on.
-async fn pass_on(
-    store: Weak<RedisStore>,
-    mut news: mpsc::Receiver<News>,
-    tell: mpsc::Sender<News>,
-) {
-    while let Some(heard) = news.recv().await {
-        let Some(store) = store.upgrade() else {
-            return;
-        };
-        for changed in &heard.changed {
-            store.counters.forget(&changed.name);
-        }
-        drop(store);
-        if tell.send(heard).await.is_err() {
-            return;
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use odometer_database::{
 use odometer_process::faults::{self, Fault};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{health::Member, store::Striped};
+use super::health::Member;
 use crate::{
     Altered,
     change::{
@@ -26,6 +26,7 @@ use crate::{
         request::{ChangeRequest, ChangeScope},
     },
     error::StoreError,
+    store::Store,
 };
 
 /// The target of this file's log events.
@@ -51,12 +52,15 @@ enum Stop {
     Again,
 }
 
-impl Striped {
-    /// Changes a sequence in all members.
+impl Store {
+    /// Changes a sequence in all members of a store of several databases.
     ///
     /// # Errors
     /// `Incomplete` if a member is away. Otherwise the errors are those of one database.
-    pub(crate) async fn alter(&self, change: Arc<ChangeRequest>) -> Result<Altered, StoreError> {
+    pub(crate) async fn alter_all(
+        &self,
+        change: Arc<ChangeRequest>,
+    ) -> Result<Altered, StoreError> {
         let until = Instant::now() + self.bounds.deadline;
         let mut backoff = Backoff::new(&self.bounds.statement);
         loop {

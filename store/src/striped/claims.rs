@@ -5,34 +5,21 @@ use std::{sync::Arc, time::Instant};
 
 use odometer_core::{definition::Definition, name::SequenceName};
 
-use super::{
-    agreement::{Answers, MajorityAnswer, MemberEntry, verdict},
-    store::Striped,
-};
-use crate::{Serving, StoreKind, claim, error::StoreError, outcome::LocalPlacement};
+use super::agreement::{Answers, MajorityAnswer, MemberEntry, verdict};
+use crate::{claim, error::StoreError, outcome::LocalPlacement, store::Store};
 
 /// The most rounds of one claim, if other replicas are in the way.
 const ROUNDS: usize = 12;
 
-impl Striped {
-    /// Returns what serves a sequence, with the store's name.
-    pub(crate) fn serving(&self, name: &str) -> Serving {
-        Serving {
-            store: name.to_owned(),
-            kind: StoreKind::Striped,
-            databases: self
-                .databases()
-                .map(|database| database.serving())
-                .collect(),
-            redis: None,
-        }
-    }
-
-    /// Returns what the members have decided about where a name lives.
+impl Store {
+    /// Returns what the databases have decided about where a name lives.
     pub(crate) async fn placement_of(
         &self,
         name: &SequenceName,
     ) -> Result<LocalPlacement, StoreError> {
+        if let Some(only) = self.only() {
+            return only.placement_of(name).await;
+        }
         if let Some(agreed) = self.agreements.get(name) {
             return Ok(LocalPlacement::Here(agreed.definition));
         }
@@ -53,6 +40,9 @@ impl Striped {
         name: &SequenceName,
         definition: &Arc<Definition>,
     ) -> Result<LocalPlacement, StoreError> {
+        if let Some(only) = self.only() {
+            return only.claim(name, definition).await;
+        }
         let until = Instant::now() + self.bounds.deadline;
         for _round in 0..ROUNDS {
             let answers = self.ask_all(name, until).await;

@@ -8,11 +8,7 @@ use std::{
 
 use entity::counter;
 use futures_util::future::join_all;
-use odometer_core::{
-    definition::{Definition, Stripe},
-    name::SequenceName,
-    period::CounterKey,
-};
+use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 use odometer_database::{
     failure::{Cause, StatementFailure},
     session::DatabaseConnection,
@@ -26,17 +22,14 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait},
 };
 
-use super::{
-    agreement::{Answers, MajorityAnswer, MemberEntry, is_steady, verdict},
-    store::Striped,
-};
-use crate::change::decision::ChangeRules;
+use super::agreement::{Answers, MajorityAnswer, MemberEntry, is_steady, verdict};
 use crate::creation;
 use crate::creation::Creation;
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::{attempt_error::AttemptError, counter_read, stripe_constraints::Agreed};
 use crate::rows::catalog::{self, CatalogEntry, NO_PERIOD};
+use crate::store::Store;
 
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::striped::birth";
@@ -46,7 +39,7 @@ pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// The most rounds of one creation, if other replicas are in the way.
 const ROUNDS: usize = 12;
 
-impl Striped {
+impl Store {
     /// Returns the definition that was decided for a name. If there is none, this creates the name.
     ///
     /// # Errors
@@ -207,6 +200,13 @@ impl Striped {
         }))
     }
 
+    /// Checks that one more sequence may be created.
+    pub(crate) async fn admit_one_more(&self) -> Result<(), StoreError> {
+        let database = self.any().ok_or(StoreError::Unavailable)?;
+        let admitting = database.admit_one_more(Instant::now() + self.bounds.deadline);
+        admitting.await.map_err(AttemptError::untried)
+    }
+
     /// Checks that a name may be created as its template says.
     async fn admit_creation(
         &self,
@@ -222,18 +222,6 @@ impl Striped {
         let first = answers.answered.first().copied().unwrap_or_default();
         let admitting = self.member(first)?.database.admit_one_more(until);
         admitting.await.map_err(AttemptError::untried)
-    }
-
-    /// Returns what each change of a sequence keeps to.
-    pub(crate) fn change_rules(&self) -> ChangeRules {
-        let last = self.members.last();
-        ChangeRules {
-            store: Arc::clone(&self.name),
-            n_databases: self.members.len(),
-            last_stripe: last.map_or(Stripe::WHOLE, |it| it.database.identity.stripe),
-            max_sequences: self.bounds.max_sequences,
-            keyed_periods: self.bounds.keyed_periods,
-        }
     }
 
     /// Creates a name in the members that answered, in their order. Says whether more than half of

@@ -38,7 +38,8 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn start(database: Arc<Database>) -> Arc<Self> {
+    /// Looks after a database. If it has no others, it is never passed over.
+    pub(crate) fn start(database: Arc<Database>, has_others: bool) -> Arc<Self> {
         let tasks = database.tasks().clone();
         let member = Arc::new(Self {
             database,
@@ -47,7 +48,9 @@ impl Member {
             n_failures: AtomicU32::new(0),
             failed: Notify::new(),
         });
-        tasks.spawn(watch(Arc::downgrade(&member)));
+        if has_others {
+            tasks.spawn(watch(Arc::downgrade(&member)));
+        }
         member
     }
 

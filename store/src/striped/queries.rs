@@ -15,23 +15,25 @@ use odometer_core::{
 
 use super::{
     agreement::{MajorityAnswer, MemberEntry, verdict},
-    store::Striped,
+    health::Member,
 };
 use crate::{
     JournalBlock, NumberTrace, Page, SeenCounter, SequenceSummary, database::Database,
-    error::StoreError, journal::recent, outcome::BLOCKS_SHOWN,
+    error::StoreError, journal::recent, outcome::BLOCKS_SHOWN, store::Store,
 };
 
-impl Striped {
+impl Store {
     /// Asks all members that are well, and needs at least one answer. If there is none, the error
-    /// is that of the last member that failed.
+    /// is that of the last member that failed. The only database is asked in any case: what it still
+    /// has after it went back may be right.
     async fn each<T, F, Fut>(&self, ask: F) -> Result<Vec<T>, StoreError>
     where
         F: Fn(Arc<Database>) -> Fut,
         Fut: Future<Output = Result<T, StoreError>>,
     {
-        let well = self.members.iter().filter(|member| member.is_well());
-        let asking = well.map(|member| ask(Arc::clone(&member.database)));
+        let is_asked = |member: &&Arc<Member>| self.only().is_some() || member.is_well();
+        let asked = self.members.iter().filter(is_asked);
+        let asking = asked.map(|member| ask(Arc::clone(&member.database)));
         let mut error = StoreError::Unavailable;
         let mut said = Vec::new();
         for outcome in join_all(asking).await {
@@ -101,6 +103,9 @@ impl Striped {
         &self,
         key: &CounterKey,
     ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
+        if let Some(only) = self.only() {
+            return only.look_up(key).await;
+        }
         let (newest, alike) = self.look(key).await?;
         if is_removed(&alike, &key.period) {
             return Err(StoreError::PeriodRemoved);
@@ -126,6 +131,9 @@ impl Striped {
 
     /// Returns the counter's floor. Returns `None` if its period is removed.
     pub(crate) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
+        if let Some(only) = self.only() {
+            return only.floor_of(key).await;
+        }
         let (_newest, alike) = self.look(key).await?;
         if is_removed(&alike, &key.period) {
             return Ok(None);
@@ -190,6 +198,9 @@ impl Striped {
         key: &CounterKey,
         value: i64,
     ) -> Result<NumberTrace, StoreError> {
+        if let Some(only) = self.only() {
+            return only.trace(key, value).await;
+        }
         let (newest, _alike) = self.look(&CounterKey::whole(key.sequence.clone())).await?;
         let stripe = self.member(0)?.database.identity.stripe;
         // No member has a number that is not on the grid. Then any member can say that it was not

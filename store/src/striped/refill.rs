@@ -17,11 +17,12 @@ use tracing::Instrument as _;
 
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 
-use super::{memory::CounterView, store::Striped};
+use super::memory::CounterView;
 use crate::{
     ReserveRequest, Reserved, Resolved, SeenCounter, Unpublished,
     error::StoreError,
     reservation::stripe_constraints::{Agreed, StripeConstraints},
+    store::Store,
 };
 
 /// While other members are well, a member may take at most 1/`DEADLINE_PARTS` of the time that is
@@ -96,11 +97,22 @@ impl Refusals {
     }
 }
 
-impl Striped {
+impl Store {
     /// Reserves a block in a task that nobody cancels.
     ///
     /// If the receiver is gone when the block arrives, the block counts as abandoned.
     pub(crate) fn reserve(
+        self: &Arc<Self>,
+        request: ReserveRequest,
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
+        match (&self.redis, self.only()) {
+            (Some(redis), _) => redis.reserve(request),
+            (None, Some(only)) => only.reserve(request),
+            (None, None) => self.reserve_of_members(request),
+        }
+    }
+
+    fn reserve_of_members(
         self: &Arc<Self>,
         request: ReserveRequest,
     ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {

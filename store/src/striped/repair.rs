@@ -15,7 +15,7 @@ use odometer_core::{
 use odometer_database::session::{DatabaseConnection, DatabaseTransaction};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
-use super::{agreement::MemberEntry, store::Striped};
+use super::agreement::MemberEntry;
 use crate::change::counters;
 use crate::error;
 use crate::error::StoreError;
@@ -27,6 +27,7 @@ use crate::rows::{
     new_counter::NewCounter,
     sequence::SequenceRow,
 };
+use crate::store::Store;
 
 /// The time limit of one transaction, in a member that is well.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -59,7 +60,7 @@ enum Repaired {
     MissingCounter,
 }
 
-impl Striped {
+impl Store {
     /// Gives a member what was decided of a name.
     ///
     /// # Errors

@@ -32,13 +32,13 @@
 //! The decisions are ADR 18 and ADR 19.
 
 pub(crate) mod attempt;
-pub(crate) mod by_store;
 pub(crate) mod choice;
 pub(crate) mod fullness;
 pub(crate) mod grant;
 pub(crate) mod lease;
 pub(crate) mod listing;
 pub(crate) mod look;
+pub(crate) mod members;
 pub(crate) mod optimistic;
 pub(crate) mod reclaim;
 pub(crate) mod renewal;

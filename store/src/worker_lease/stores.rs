@@ -11,7 +11,7 @@ use tokio::{sync::oneshot, task::JoinError};
 use tracing::Instrument as _;
 
 use crate::Stores;
-use crate::kind::Store;
+use crate::store::Store;
 use crate::worker_lease::{
     lease::{LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MAX_LISTED, WorkerPool},
     optimistic::First,
@@ -36,7 +36,7 @@ impl Stores {
     ) -> BoxFuture<'a, Result<LeaseGrant, LeaseError>> {
         Box::pin(async move {
             let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
-            let mut asking = self.at(index).ask(wanted, index);
+            let mut asking = self.at(index).lease_call(wanted, index);
             let stores = Arc::clone(self);
             let (answer, receiver) = oneshot::channel();
             // The first attempt runs here, because work that needs no waiting need not go to another

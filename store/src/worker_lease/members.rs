@@ -1,24 +1,25 @@
-//! Leases a worker id: asks the members that are well one after the other, until one of them has an
-//! id.
+//! Leases worker ids from the databases of one store. Each database has ids of its own, so it need
+//! not know which ids the other databases give.
 //!
-//! Each member has ids of its own, so it need not know which ids the other members give.
+//! If there are several databases, those that are well are asked one after the other, until one of
+//! them has an id.
 
 use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use odometer_process::clock::now_ms;
 
-use super::store::Striped;
-use crate::{
-    database::Database,
-    worker_lease::{
-        grant::LeaseCall,
-        lease::{LeaseError, LeaseGrant, LeaseWanted, Share, WorkerChoice, workers},
+use super::{
+    grant::LeaseCall,
+    lease::{
+        LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, Share, WorkerChoice, WorkerPool,
+        workers,
     },
 };
+use crate::{database::Database, store::Store};
 
 /// What the members have refused.
 #[derive(Default)]
@@ -79,14 +80,76 @@ impl LeaseRefusals {
     }
 }
 
-impl Striped {
-    /// Returns the member that leases an id.
-    pub(crate) fn owner_of(&self, worker: u32) -> Result<&Arc<Database>, LeaseError> {
+impl Store {
+    /// Begins a call for a lease, from the store at this place in the configuration.
+    pub(crate) fn lease_call(&self, wanted: LeaseWanted, place: usize) -> LeaseCall {
+        LeaseCall::new(wanted, place, Instant::now() + self.bounds.deadline)
+    }
+
+    /// Makes the first attempt, if one database has all ids. Returns `None` if other attempts have
+    /// to follow.
+    pub(crate) async fn lease_first(
+        &self,
+        asking: &mut LeaseCall,
+    ) -> Result<Option<LeaseGrant>, LeaseError> {
+        match self.only() {
+            Some(only) => only.lease_first(asking).await,
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) async fn lease(&self, asking: LeaseCall) -> Result<LeaseGrant, LeaseError> {
+        let leased = match self.only() {
+            Some(only) => only.lease(asking).await,
+            None => self.lease_of_members(&asking.wanted, asking.store).await,
+        };
+        let is_taken = matches!(
+            leased,
+            Err(LeaseError::NoneFree { .. }
+                | LeaseError::NoneUsable { .. }
+                | LeaseError::Held { .. })
+        );
+        if is_taken {
+            self.metrics.worker_leases_refused.increment(1);
+        }
+        leased
+    }
+
+    /// Returns the database that has a worker id.
+    pub(crate) fn database_of(&self, worker: u32) -> Result<&Arc<Database>, LeaseError> {
         let is_its = |database: &&Arc<Database>| Share::of(database.identity.stripe).has(worker);
         self.databases().find(is_its).ok_or(LeaseError::Unavailable)
     }
 
-    pub(crate) async fn lease(
+    /// Takes a lease back in the background that nobody has. None of its time was used.
+    pub(crate) fn take_back(&self, key: LeaseKey, from_ms: i64, ttl: Duration) {
+        if let Ok(database) = self.database_of(key.worker) {
+            database.take_back(key, from_ms, ttl);
+        }
+    }
+
+    pub(crate) async fn lease_rows(
+        &self,
+        pool: &WorkerPool,
+        after: Option<u32>,
+        limit: u64,
+    ) -> Result<Vec<LeaseRow>, LeaseError> {
+        let reading = self.databases().map(|it| it.lease_rows(pool, after, limit));
+        let mut rows = try_join_all(reading).await?.concat();
+        rows.sort_by_key(|row| row.worker);
+        rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(rows)
+    }
+
+    pub(crate) async fn lease_row(
+        &self,
+        pool: &WorkerPool,
+        worker: u32,
+    ) -> Result<Option<LeaseRow>, LeaseError> {
+        self.database_of(worker)?.lease_row(pool, worker).await
+    }
+
+    async fn lease_of_members(
         &self,
         wanted: &LeaseWanted,
         store: usize,
@@ -94,7 +157,7 @@ impl Striped {
         let until = Instant::now() + self.bounds.deadline;
         if let WorkerChoice::Exact(worker) = wanted.choice {
             return self
-                .owner_of(worker)?
+                .database_of(worker)?
                 .lease(LeaseCall::new(wanted.clone(), store, until))
                 .await;
         }

@@ -1,31 +1,29 @@
-//! Offers a store of several databases that share each sequence. Each member counts numbers of its
-//! own, so one of them is enough to go on.
+//! Holds one store: one or more databases that share each sequence, and perhaps Redis in front of the
+//! only database.
 //!
-//! Two members never give the same number, because a member's place decides which numbers it has.
-//! That place is stamped into the member. All other files are about three questions. Which member
-//! is asked: `health.rs`, `refill.rs`, `leases.rs`. What all members must agree on: `agreement.rs`,
-//! `create.rs`, `claims.rs`, `repair.rs`, `change.rs`. What the members know
-//! together: `memory.rs`, `queries.rs`. ADR 0016 says why this is safe.
+//! With one database, the database has every number. With several, each of them has numbers of its
+//! own, so one of them is enough to go on; `striped/mod.rs` explains that.
 
-use std::{
-    sync::{Arc, atomic::AtomicUsize},
-    time::Duration,
-};
+use std::sync::{Arc, Weak, atomic::AtomicUsize};
+use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
+use odometer_core::{definition::Stripe, period::CounterKey};
 use odometer_database::{
     connection::Health, start_error::StartError, target::Target, tasks::Tasks,
 };
 use odometer_process::metrics::Metrics;
 use tokio::sync::mpsc;
 
-use super::{agreement::Agreements, health::Member, memory::CounterMemory};
-use crate::database::Database;
-use crate::error::StoreError;
-use crate::outcome::Contact;
-use crate::settings::{DatabaseSettings, Process};
-use crate::striped::assign_installation;
-use crate::{BlockFate, JournalRow, News, StoreLimits};
+use crate::{
+    BlockFate, JournalRow, News, Serving, StoreError, StoreKind, StoreLimits,
+    change::decision::ChangeRules,
+    database::Database,
+    outcome::Contact,
+    redis::{agreement::Agreement, store::RedisStore},
+    settings::{DatabaseSettings, Process},
+    striped::{agreement::Agreements, assign_installation, health::Member, memory::CounterMemory},
+};
 
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::striped";
@@ -33,75 +31,124 @@ const TARGET: &str = "odometer::store::striped";
 /// The most messages of news that may wait until they are read.
 const NEWS_AHEAD: usize = 1;
 
-/// Several databases that share their sequences.
-pub(crate) struct Striped {
+/// One store: its databases, and what this process knows of them together.
+pub(crate) struct Store {
     /// The name of the store in the configuration.
     pub(crate) name: Arc<str>,
-    /// The members, in the order of the configuration.
+    /// The databases, in the order of the configuration. There is at least one.
     pub(crate) members: Vec<Arc<Member>>,
+    /// Redis, if it counts sequences with strict order. The store has one database then.
+    pub(crate) redis: Option<Arc<RedisStore>>,
     pub(crate) memory: CounterMemory,
-    pub(crate) agreements: Arc<Agreements>,
-    /// The lock that a change of a sequence takes, so that the changes of this process do not
-    /// conflict.
+    pub(crate) agreements: Agreements,
+    /// The lock that a change of a sequence in several databases takes, so that the changes of this
+    /// process do not conflict.
     pub(crate) changing: tokio::sync::Mutex<()>,
     /// The number of the next lease of a worker id, which decides which member is asked first.
     pub(crate) lease_turn: AtomicUsize,
     pub(crate) bounds: StoreLimits,
     pub(crate) metrics: Arc<Metrics>,
-    /// Starts tasks in the runtime of the first member.
+    /// Starts tasks in the runtime of the first database.
     tasks: Tasks,
 }
 
-impl Striped {
-    /// Starts to connect to the members in the background. They may be away.
+impl Store {
+    /// Begins to connect to the databases and to Redis in the background. They may be away.
     ///
     /// # Errors
-    /// A mistake in the settings that no waiting can correct, and that can be seen by now.
+    /// A problem that does not pass by waiting, if it can be seen without the servers.
     pub(crate) async fn connect(
         settings: Vec<DatabaseSettings>,
         process: &Process,
         tell: mpsc::Sender<News>,
     ) -> Result<Arc<Self>, StartError> {
-        assign_installation::check_count(&settings)?;
-        stamp_at_start(&settings).await?;
-        let first = settings.first();
-        let name_and_bounds =
-            first.map(|it| (Arc::clone(&it.identity.label.store), it.bounds.clone()));
+        let Some(first) = settings.first().cloned() else {
+            return Err(without_database());
+        };
+        let is_alone = settings.len() == 1;
+        let label = &first.identity.label;
+        let addresses = first.redis.addresses().map_err(|error| error.of(label))?;
+        let agreement = Agreement::of(&first.redis)?;
+        if !is_alone {
+            assign_installation::check_count(&settings)?;
+            stamp_at_start(&settings).await?;
+        }
         let (tell_each, news) = mpsc::channel(NEWS_AHEAD);
         let connecting = settings
             .into_iter()
             .map(|settings| Database::connect(settings, process, tell_each.clone()));
-        // All members are waited for first. So if several fail, the error is that of the first one.
+        // All databases are waited for first. So if several fail, the error is that of the first one.
         let databases = join_all(connecting).await.into_iter();
         let databases = databases.collect::<Result<Vec<_>, _>>()?;
-        let heartbeats = databases
-            .iter()
-            .map(|it| Arc::clone(&it.heartbeat))
-            .collect();
-        let agreements = Arc::new(Agreements::new(heartbeats));
-        let members: Vec<_> = databases.into_iter().map(Member::start).collect();
-        let tasks = members.first().map(|first| first.database.tasks().clone());
-        let (Some(tasks), Some((name, bounds))) = (tasks, name_and_bounds) else {
-            let problem = "stores: one has no database".to_owned();
-            return Err(StartError::Configuration(problem));
-        };
-        tasks.spawn(hear(news, tell, Arc::clone(&agreements)));
-        Ok(Arc::new(Self {
-            name,
+        let mut redis = None;
+        if let [only] = &*databases {
+            // The replicas must also agree that no Redis counts for the database.
+            agreement.watch(only);
+            if !addresses.is_empty() {
+                let fallback = first.redis.fallback;
+                redis = Some(RedisStore::start(only, addresses, fallback, process));
+            }
+        }
+        let tasks = databases.first().map(|first| first.tasks().clone());
+        let heartbeats = databases.iter().map(|it| Arc::clone(&it.heartbeat));
+        let agreements = Agreements::new(heartbeats.collect());
+        let starting = databases.into_iter();
+        let members: Vec<_> = starting.map(|it| Member::start(it, !is_alone)).collect();
+        let store = Arc::new(Self {
+            name: Arc::clone(&label.store),
             memory: CounterMemory::new(members.len()),
             members,
+            redis,
             agreements,
             changing: tokio::sync::Mutex::new(()),
             lease_turn: AtomicUsize::new(0),
-            bounds,
+            bounds: first.bounds.clone(),
             metrics: Arc::clone(&process.metrics),
-            tasks,
-        }))
+            tasks: tasks.ok_or_else(without_database)?,
+        });
+        let hearing = hear(Arc::downgrade(&store), news, tell);
+        store.tasks.spawn(hearing);
+        Ok(store)
     }
 
-    /// Returns the metrics that all members share.
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
+    /// Returns the database of a store that has one. It decides everything alone.
+    pub(crate) fn only(&self) -> Option<&Arc<Database>> {
+        match &*self.members {
+            [only] => Some(&only.database),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> StoreKind {
+        if self.redis.is_some() {
+            StoreKind::Redis
+        } else if self.only().is_some() {
+            StoreKind::Database
+        } else {
+            StoreKind::Striped
+        }
+    }
+
+    /// Returns what each change of a sequence keeps to.
+    pub(crate) fn change_rules(&self) -> ChangeRules {
+        let last = self.members.last();
+        ChangeRules {
+            store: Arc::clone(&self.name),
+            n_databases: self.members.len(),
+            last_stripe: last.map_or(Stripe::WHOLE, |it| it.database.identity.stripe),
+            max_sequences: self.bounds.max_sequences,
+            keyed_periods: self.bounds.keyed_periods,
+        }
+    }
+
+    /// Returns what serves one of the store's counters.
+    pub(crate) fn serving(&self, key: &CounterKey) -> Serving {
+        Serving {
+            store: self.name.to_string(),
+            kind: self.kind(),
+            databases: self.databases().map(|it| it.serving()).collect(),
+            redis: self.redis.as_ref().and_then(|redis| redis.serving(key)),
+        }
     }
 
     pub(crate) fn member(&self, k: usize) -> Result<&Arc<Member>, StoreError> {
@@ -118,30 +165,30 @@ impl Striped {
         self.members.iter().map(|member| &member.database)
     }
 
-    /// Resolves with the error of a member that no waiting can correct, if no other member serves.
-    /// Else this never resolves.
+    /// Resolves with the problem of a database that does not pass by waiting, if no other database
+    /// serves. Otherwise never resolves.
     pub(crate) async fn fatal(&self) -> StartError {
         let all = self.databases().map(|database| Box::pin(database.fatal()));
         let mut left: Vec<_> = all.collect();
         while !left.is_empty() {
             let (error, _, others) = select_all(left).await;
-            if self.contact() != Contact::Up {
+            if self.only().is_some() || self.contact() != Contact::Up {
                 return error;
             }
-            // The member's monitor goes on looking at it.
+            // The database's monitor goes on looking at it.
             tracing::error!(target: TARGET, %error, "a database cannot be used and is passed over; the others give its part");
             left = others;
         }
         std::future::pending().await
     }
 
-    /// Returns the best contact that there is with a member.
+    /// Returns the best contact that there is with a database.
     pub(crate) fn contact(&self) -> Contact {
         let best = self.databases().map(|database| database.contact()).max();
         best.unwrap_or(Contact::None)
     }
 
-    /// Resolves when one of the members answers.
+    /// Resolves when one of the databases answers.
     pub(crate) async fn reached(&self) {
         let all = self
             .databases()
@@ -182,6 +229,20 @@ impl Striped {
     /// Returns what starts work that must not stop half-way.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
+    }
+
+    /// Drops news about a definition that is not of the agreed sequence: such a row is left if a
+    /// creation of that name stopped half-way. Forgets the windows of each changed sequence.
+    fn note_news(&self, heard: &mut News) {
+        heard.changed.retain(|changed| {
+            let definition = changed.definition.as_ref();
+            definition.is_none_or(|it| self.agreements.admits(&changed.name, it))
+        });
+        if let Some(redis) = &self.redis {
+            for changed in &heard.changed {
+                redis.counters.forget(&changed.name);
+            }
+        }
     }
 
     pub(crate) async fn close(&self, time_limit: Duration) {
@@ -231,20 +292,20 @@ async fn stamp_at_start(settings: &[DatabaseSettings]) -> Result<(), StartError>
     }
 }
 
-/// Passes on the news of the members. It drops news about a definition that is not of the agreed
-/// sequence. Such a row is left if a creation of that name stopped half-way.
-async fn hear(
-    mut news: mpsc::Receiver<News>,
-    tell: mpsc::Sender<News>,
-    agreements: Arc<Agreements>,
-) {
+/// Passes on the news of the databases.
+async fn hear(store: Weak<Store>, mut news: mpsc::Receiver<News>, tell: mpsc::Sender<News>) {
     while let Some(mut heard) = news.recv().await {
-        heard.changed.retain(|changed| {
-            let definition = changed.definition.as_ref();
-            definition.is_none_or(|it| agreements.admits(&changed.name, it))
-        });
+        let Some(store) = store.upgrade() else {
+            return;
+        };
+        store.note_news(&mut heard);
+        drop(store);
         if tell.send(heard).await.is_err() {
             return;
         }
     }
+}
+
+fn without_database() -> StartError {
+    StartError::Configuration("stores: one has no database".to_owned())
 }
