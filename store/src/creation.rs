@@ -77,13 +77,7 @@ pub(crate) async fn insert(
     // on it.
     let counted = stripe.view(definition);
     let next_value = baseline.first(&counted);
-    if definition.exhausted(next_value) && !has_periods(definition) && !counted.is_empty() {
-        tracing::warn!(
-            target: TARGET,
-            sequence = name.as_str(),
-            "a sequence is created exhausted: what `odometer recover` skipped is more than all of it"
-        );
-    }
+    warn_if_exhausted(name, definition, &counted, next_value);
     let row = SequenceRow {
         name,
         kind: definition.kind,
@@ -97,4 +91,20 @@ pub(crate) async fn insert(
     new_counter
         .insert(transaction, &CounterKey::whole(name.clone()))
         .await
+}
+
+/// Warns that a sequence has no number from the start.
+pub(crate) fn warn_if_exhausted(
+    name: &SequenceName,
+    definition: &Definition,
+    counted: &Definition,
+    next_value: i64,
+) {
+    if definition.exhausted(next_value) && !has_periods(definition) && !counted.is_empty() {
+        tracing::warn!(
+            target: TARGET,
+            sequence = name.as_str(),
+            "a sequence is created exhausted: what `odometer recover` skipped is more than all of it"
+        );
+    }
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     BlockFate, JournalRow, News, Serving, StoreError, StoreKind, StoreLimits,
-    change::decision::ChangeRules,
+    change::rules::ChangeRules,
     database::Database,
     outcome::Contact,
     redis::{agreement::Agreement, store::RedisStore},

@@ -18,6 +18,9 @@ const SKIPPED: i64 = 1000;
 /// The names that the database has lost.
 const LOST: [&str; 2] = ["early-1", "early-2"];
 
+/// What a change waits for.
+const LOCKS_META: &str = "SELECT%FROM%meta%FOR%UPDATE%";
+
 for_each_server!(
     changes_get_through_however_many_creations_there_are,
     a_recovery_gets_through_and_no_creation_passes_it,
@@ -45,7 +48,7 @@ async fn changes_get_through_however_many_creations_there_are(backend: Backend) 
         assert_eq!(stage.stopped().await, of_early);
         frozen.thaw().await;
     } else {
-        let of_change = stage.until_blocked("UPDATE%meta%", &of_early).await;
+        let of_change = stage.until_blocked(LOCKS_META, &of_early).await;
         let late = stage.creations(["late"]);
         stage.until_blocked("%FROM%meta%", &of_change).await;
         frozen.thaw().await;
@@ -72,9 +75,9 @@ fn creations_that_hold_more_keep_a_change_waiting() {
             let reply = client.put(path, &json!({"description": "new"})).await;
             reply.expect("a reply").status
         });
-        stage.until_blocked("UPDATE%meta%", &of_early).await;
+        stage.until_blocked(LOCKS_META, &of_early).await;
         assert_eq!(numbers(stage.creations(["late"])).await, [1]);
-        stage.until_blocked("UPDATE%meta%", &of_early).await;
+        stage.until_blocked(LOCKS_META, &of_early).await;
         frozen.thaw().await;
         assert_eq!(change.await.expect("no panic"), 200);
         assert_eq!(numbers(early).await, [1]);

@@ -6,9 +6,10 @@ use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
 use sea_orm::DbErr;
 
 use super::{
-    decision::{ChangeRules, decide},
+    decision::decide,
     prepared::prepare,
     request::{ChangeRequest, ChangeScope},
+    rules::ChangeRules,
     writing,
 };
 use crate::{

@@ -1,10 +1,10 @@
-//! Decides the outcome of a change, from what all databases of a store have. It is pure.
+//! Decides the outcome of a change, from what all databases of a store have. It asks no database.
 
 use std::sync::Arc;
 
 use entity::sequence;
 use odometer_core::{
-    definition::{Definition, DefinitionError, Kind, Order, Stripe},
+    definition::{Definition, Kind},
     name::SequenceName,
     period::{Period, PeriodKind},
 };
@@ -16,7 +16,8 @@ use odometer_process::{
 use super::{
     merged_counter::MergedCounter,
     prepared::{Prepared, PreparedRow},
-    request::{Act, ChangeRequest, went_back},
+    request::{Act, ChangeRequest},
+    rules::{ChangeRules, Used},
 };
 use crate::{
     error::StoreError,
@@ -24,20 +25,6 @@ use crate::{
     reservation::{period, stripe_constraints::counts_alike},
     rows::catalog::{self, ELSEWHERE, LIVE, RETIRED},
 };
-
-/// The rules of a store that each change of a sequence keeps to.
-#[derive(Clone, Debug)]
-pub(crate) struct ChangeRules {
-    /// The name of the store.
-    pub(crate) store: Arc<str>,
-    pub(crate) n_databases: usize,
-    /// The stripe of the last database, which reaches least far.
-    pub(crate) last_stripe: Stripe,
-    /// The limit of sequences. No sequence is created if it is reached.
-    pub(crate) max_sequences: u64,
-    /// The limit of keys of one sequence. No counter is created for a further key if it is reached.
-    pub(crate) keyed_periods: u64,
-}
 
 /// The outcome of a change.
 #[derive(Clone, Debug)]
@@ -56,15 +43,6 @@ impl From<Decision> for Altered {
             is_written: decision.is_written,
         }
     }
-}
-
-/// What was used of all counters of a sequence.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Used {
-    /// The highest high-water mark of the counters that issue.
-    pub(crate) highest: i64,
-    /// Whether a number may have been issued, in any period, even in one that is removed.
-    pub(crate) issued: bool,
 }
 
 /// Decides the outcome of a change.
@@ -89,6 +67,11 @@ pub(crate) fn decide(
     if !period.is_none() && counter.is_new {
         rules.admit_new_period(&definition, parts)?;
     }
+    let mut without = parts.iter().filter(|part| part.row.is_none());
+    // A database that lost the sequence gets it back only above what was seen in it.
+    if without.any(|part| part.would_fall(&definition, &period)) {
+        return Err(StoreError::WentBack);
+    }
     let before = Snapshot {
         is_live: model.state == LIVE,
         definition: Arc::clone(&definition),
@@ -103,7 +86,7 @@ pub(crate) fn decide(
         &change.name,
         &before,
         act,
-        used(parts, &definition, &counter),
+        rules.used(parts, &definition, &counter),
     )?;
     if after.definition != before.definition {
         rules
@@ -152,11 +135,11 @@ fn creation(
     rules.admit(&definition).map_err(StoreError::Definition)?;
     let mut next_value = definition.start;
     for part in parts {
-        let first = part.baseline.first(&part.stripe.view(&definition));
         // A name that was seen here and is gone is created only above what was seen of it.
-        if went_back(part.last_seen, first, None) {
+        if part.would_fall(&definition, &Period::none()) {
             return Err(StoreError::WentBack);
         }
+        let first = part.baseline.first(&part.stripe.view(&definition));
         next_value = next_value.max(part.stripe.reached(&definition, first));
     }
     Ok(Decision {
@@ -174,54 +157,6 @@ fn creation(
         removed_through: String::new(),
         is_written: !dry_run,
     })
-}
-
-impl ChangeRules {
-    /// Checks that the databases of the store can count by a definition.
-    pub(crate) fn admit(&self, definition: &Definition) -> Result<(), DefinitionError> {
-        let invalid = |field, reason| Err(DefinitionError::Invalid { field, reason });
-        if definition.store != *self.store {
-            return invalid("store", format!("must be \"{}\"", self.store));
-        }
-        if self.n_databases == 1 {
-            return Ok(());
-        }
-        if definition.order == Order::Strict {
-            return invalid(
-                "order",
-                format!(
-                    "cannot be \"strict\" in the store `{}`: {} databases give its numbers side \
-                     by side",
-                    self.store, self.n_databases
-                ),
-            );
-        }
-        let highest = self.last_stripe.highest_max(definition.step);
-        if definition.max > highest {
-            return invalid(
-                "max",
-                format!(
-                    "must be at most {highest} in the store `{}` (2^63 - 1 - {} steps), not {}",
-                    self.store, self.n_databases, definition.max
-                ),
-            );
-        }
-        Ok(())
-    }
-
-    fn admit_new_period(
-        &self,
-        definition: &Definition,
-        parts: &[Prepared],
-    ) -> Result<(), StoreError> {
-        let limit = self.keyed_periods;
-        let rows = parts.iter().filter_map(|part| part.row.as_ref());
-        let most = rows.map(|row| row.n_other_periods).max().unwrap_or(0);
-        if definition.period == PeriodKind::Keyed && most >= limit {
-            return Err(StoreError::TooManyPeriods { limit });
-        }
-        Ok(())
-    }
 }
 
 /// Returns whether the act changes nothing, by the sequence's locked row alone. Its counters do not
@@ -320,7 +255,7 @@ fn raised_floor(before: &Snapshot, floor: i64, confirm: bool) -> Result<i64, Sto
     Ok(floor)
 }
 
-/// Returns a version above all versions of the members, so that it is new to every replica that
+/// Returns a version above all versions of the databases, so that it is new to every replica that
 /// polls one of them.
 fn next_version(parts: &[Prepared]) -> i64 {
     let highest = parts.iter().map(|part| {
@@ -330,7 +265,7 @@ fn next_version(parts: &[Prepared]) -> i64 {
     highest.max().unwrap_or(0).saturating_add(1)
 }
 
-/// Returns the row that counts. A definition that more than half of the members have comes first.
+/// Returns the row that counts. A definition that more than half of the databases have comes first.
 /// Next comes one of which numbers were reserved, and then the newest row.
 fn newest(parts: &[Prepared]) -> Option<&PreparedRow> {
     let rows = || parts.iter().filter_map(|part| part.row.as_ref());
@@ -357,40 +292,13 @@ fn newest(parts: &[Prepared]) -> Option<&PreparedRow> {
     rows().rev().max_by_key(|row| weight(row))
 }
 
-/// Says whether a member has exactly the row that counts.
+/// Says whether a database has exactly the row that counts.
 fn is_as(part: &Prepared, newest: &PreparedRow) -> bool {
     part.row.as_ref().is_some_and(|row| {
         row.model.version == newest.model.version
             && row.model.state == newest.model.state
             && row.definition == newest.definition
     })
-}
-
-/// Returns which numbers of all counters were used, in all databases.
-///
-/// If several databases share the sequence, ids count as issued even if none was. A change may stop
-/// after part of the commits, and a replica prints by the earlier definition until it hears of the
-/// change.
-fn used(parts: &[Prepared], definition: &Arc<Definition>, counter: &MergedCounter) -> Used {
-    let is_shared = parts.len() > 1;
-    if !catalog::has_periods(definition) {
-        return Used {
-            highest: counter.next_value,
-            issued: is_shared || counter.next_value > definition.start,
-        };
-    }
-    let rows = || {
-        parts
-            .iter()
-            .filter_map(|part| Some((part.stripe, part.row.as_ref()?)))
-    };
-    let highest = rows().filter_map(|(stripe, row)| {
-        Some(Stripe::reached(stripe, definition, row.highest_of_periods?))
-    });
-    Used {
-        highest: highest.max().unwrap_or(definition.start),
-        issued: is_shared || rows().any(|(_, row)| row.has_periods_made),
-    }
 }
 
 /// Checks that the act's period is one of the sequence's periods, and not removed.
@@ -422,9 +330,10 @@ fn admit_period(
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
-    use odometer_core::definition::DefinitionChange;
+    use odometer_core::definition::{DefinitionChange, Stripe};
 
     use super::*;
+    use crate::rows::counter::SeenCounter;
 
     const USED: Used = Used {
         highest: 101,
@@ -545,5 +454,56 @@ mod tests {
         let restored = act(&retired, Act::Restore);
         assert_eq!((restored.is_live, restored.floor), (true, 101));
         assert_eq!(act(&live, Act::Restore), live);
+    }
+
+    #[test]
+    fn a_database_that_lost_a_sequence_gets_it_back_only_above_what_was_seen() {
+        let definition = Definition::default();
+        let model = sequence::Model {
+            name: "orders".to_owned(),
+            definition: definition.to_stored(),
+            state: LIVE.to_owned(),
+            periods_removed_through: String::new(),
+            version: 7,
+            created_at: 0,
+            changed_at: 0,
+        };
+        let kept = Prepared {
+            row: Some(PreparedRow {
+                model,
+                definition: Arc::new(definition),
+                highest_of_periods: None,
+                has_periods_made: false,
+                n_other_periods: 0,
+            }),
+            ..Prepared::empty()
+        };
+        let lost = |next_value| Prepared {
+            last_seen: Some(SeenCounter {
+                next_value,
+                version: 0,
+            }),
+            ..Prepared::empty()
+        };
+        let rules = ChangeRules {
+            store: "default".into(),
+            n_databases: 2,
+            last_stripe: Stripe::WHOLE,
+            max_sequences: 10,
+            keyed_periods: 10,
+        };
+        let request = ChangeRequest {
+            name: name(),
+            act: Act::Retire,
+            condition: Condition::None,
+            last_seen: None,
+        };
+        let refused = decide(&request, &rules, &[kept.clone(), lost(500)]).unwrap_err();
+        assert!(matches!(refused, StoreError::WentBack), "{refused}");
+        assert!(
+            decide(&request, &rules, &[kept, lost(1)])
+                .unwrap()
+                .is_written
+        );
     }
 }

@@ -21,9 +21,10 @@ use odometer_database::{
 
 use super::{
     alter,
-    decision::{ChangeRules, decide},
+    decision::decide,
     prepared::Prepared,
     request::{ChangeRequest, ChangeScope},
+    rules::ChangeRules,
 };
 use crate::{
     StoreLimits, error::StoreError, fitness, outcome::Altered, rows::catalog, schema,

@@ -13,4 +13,5 @@ pub(crate) mod prepared;
 pub(crate) mod recover;
 pub(crate) mod refresh;
 pub(crate) mod request;
+pub(crate) mod rules;
 pub(crate) mod writing;

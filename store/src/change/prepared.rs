@@ -17,6 +17,7 @@ use super::{
 use crate::{
     error::{self, StoreError},
     meta_row,
+    outcome::Condition,
     rows::{
         catalog::{self, ELSEWHERE},
         counter::{CounterRow, SeenCounter},
@@ -58,6 +59,32 @@ impl Prepared {
     }
 }
 
+impl Prepared {
+    /// Returns whether the database has forgotten what this process has seen of the counter.
+    fn went_back(&self, period: &Period) -> bool {
+        let Some(row) = &self.row else {
+            // The decision compares what does not exist here with what it would create.
+            return false;
+        };
+        match self.counter {
+            Some(counter) => {
+                let seen = counter.seen;
+                went_back(self.last_seen, seen.next_value, Some(seen.version))
+            }
+            // A period that was removed by age has no counter.
+            None if catalog::is_removed_by_age(period, &row.model.periods_removed_through) => false,
+            None => self.would_fall(&row.definition, period),
+        }
+    }
+
+    /// Returns whether a counter that is created now would begin below what this process has seen
+    /// of it.
+    pub(crate) fn would_fall(&self, definition: &Definition, period: &Period) -> bool {
+        let first = first_in(self, &self.stripe.view(definition), period);
+        went_back(self.last_seen, first, None)
+    }
+}
+
 /// A sequence as one database has it.
 #[derive(Clone, Debug)]
 pub(crate) struct PreparedRow {
@@ -73,9 +100,10 @@ pub(crate) struct PreparedRow {
 ///
 /// It locks the sequence's row, raises its counters, so that remembered values conflict everywhere,
 /// and locks the row of `meta`, which decides where new counters begin and which version is next. A
-/// dry run locks nothing, so that nobody waits for it. In the only database of a store, an act that
-/// is refused, or that changes nothing, locks the sequence's row alone: a sequence may have very
-/// many counters, and other processes reserve from them meanwhile.
+/// dry run locks nothing, so that nobody waits for it. In the only database of a store, an act of
+/// which the sequence's row says that it is refused, or that it changes nothing, raises no counter
+/// and does not lock `meta`: a sequence may have very many counters, and other processes reserve
+/// from them meanwhile.
 pub(crate) async fn prepare(
     transaction: &DatabaseTransaction,
     change: &ChangeRequest,
@@ -92,6 +120,11 @@ pub(crate) async fn prepare(
         Ok(is_idle) => is_idle,
         Err(error) => return Ok(Err(error)),
     };
+    let n_sequences = match model {
+        Some(_) => 0,
+        // The count may take long, so it comes before the row of `meta` is locked.
+        None => catalog::count_in(transaction).await?,
+    };
     let is_held = !is_dry_run && !is_idle;
     if model.is_some() && is_held {
         counters::raise(transaction, &key).await?;
@@ -103,7 +136,7 @@ pub(crate) async fn prepare(
     };
     let meta = find.one(transaction).await?;
     let meta = meta.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
-    // The row is locked before this read. So no recovery can happen between this read and the end.
+    // If the change is held, no recovery can happen between this read and the end.
     let baseline = match &scope.guard {
         Some(guard) if is_held => CreationBaseline::hold(transaction, guard).await?,
         Some(_) | None => Some(CreationBaseline::of(&meta)),
@@ -123,31 +156,20 @@ pub(crate) async fn prepare(
             }
         }
     };
-    let seen = match (&row, counter) {
-        (Some(_), Some(counter)) => Some((counter.seen.next_value, Some(counter.seen.version))),
-        // The counter of the period would begin here.
-        (Some(row), None) if !key.period.is_none() => {
-            let counted = scope.stripe.view(&row.definition);
-            Some((baseline.first_in(&counted, &key.period), None))
-        }
-        (Some(_), None) | (None, _) => None,
-    };
-    if seen.is_some_and(|(next_value, version)| went_back(scope.last_seen, next_value, version)) {
-        return Ok(Err(StoreError::WentBack));
-    }
-    Ok(Ok(Prepared {
+    let part = Prepared {
         stripe: scope.stripe,
-        n_sequences: match row {
-            Some(_) => 0,
-            None => catalog::count_in(transaction).await?,
-        },
+        n_sequences,
         row,
         counter,
         baseline,
         definitions_version: meta.definitions_version,
         last_seen: scope.last_seen,
         is_held,
-    }))
+    };
+    if part.went_back(&key.period) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    Ok(Ok(part))
 }
 
 /// Returns whether the act is known to change nothing in the only database of a store.
@@ -165,8 +187,9 @@ async fn is_idle(
         return Ok(Ok(false));
     }
     let Some(model) = model else {
-        let is_definition = matches!(change.act, Act::Define { .. });
-        return Ok(is_definition.then_some(false).ok_or(StoreError::NotFound));
+        let creates = matches!(change.act, Act::Define { .. })
+            && !matches!(change.condition, Condition::Version(_));
+        return Ok(creates.then_some(false).ok_or(StoreError::NotFound));
     };
     if let Err(error) = decision::admit(&change.act, change.condition, model) {
         return Ok(Err(error));
@@ -234,5 +257,39 @@ pub(crate) fn first_in(part: &Prepared, counted: &Definition, period: &Period) -
         part.baseline.first(counted)
     } else {
         part.baseline.first_in(counted, period)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_that_was_removed_by_age_does_not_count_as_lost() {
+        let definition = Definition::default();
+        let part = Prepared {
+            row: Some(PreparedRow {
+                model: sequence::Model {
+                    name: "days".to_owned(),
+                    definition: definition.to_stored(),
+                    state: "live".to_owned(),
+                    periods_removed_through: "20261120".to_owned(),
+                    version: 7,
+                    created_at: 0,
+                    changed_at: 0,
+                },
+                definition: Arc::new(definition),
+                highest_of_periods: None,
+                has_periods_made: true,
+                n_other_periods: 0,
+            }),
+            last_seen: Some(SeenCounter {
+                next_value: 500,
+                version: 3,
+            }),
+            ..Prepared::empty()
+        };
+        assert!(!part.went_back(&Period::from_stored("20261120")));
+        assert!(part.went_back(&Period::from_stored("20261121")));
     }
 }

@@ -18,7 +18,7 @@ pub struct ChangeRequest {
     pub act: Act,
     pub condition: Condition,
     /// The counter of the act's period as this process last saw it. The counter never falls below
-    /// this.
+    /// this. A store of several databases ignores it, and uses what was seen in each of them.
     pub last_seen: Option<SeenCounter>,
 }
 

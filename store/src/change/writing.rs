@@ -13,6 +13,7 @@ use super::{
     prepared::{Prepared, first_in},
     request::{Act, ChangeRequest},
 };
+use crate::creation::warn_if_exhausted;
 use crate::rows::{
     catalog::{LIVE, NO_PERIOD, RETIRED},
     new_counter::NewCounter,
@@ -55,6 +56,8 @@ impl Writing<'_> {
         self.write_row(&change.name).await?;
         let whole = CounterKey::whole(change.name.clone());
         if part.row.is_none() {
+            let first = first_in(part, &self.counted, &whole.period);
+            warn_if_exhausted(&change.name, &after.definition, &self.counted, first);
             self.create(&whole).await?;
         }
         let key = change.key();

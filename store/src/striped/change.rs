@@ -125,8 +125,7 @@ impl Store {
                     parts.push(part);
                 }
                 Ok(Ok(Err(StoreError::WentBack))) => {
-                    member.database.heartbeat.note_name_went_back(&change.name);
-                    member.database.connection.refresh.notify_one();
+                    note_name_went_back(member, &change.name);
                     return Err(Stop::Final(StoreError::WentBack));
                 }
                 Ok(Ok(Err(error))) => return Err(Stop::Final(error)),
@@ -134,7 +133,15 @@ impl Store {
                 Ok(Err(_)) | Err(_) => return Err(participant.why().await),
             }
         }
-        let decision = decide(change, &self.change_rules(), &parts).map_err(Stop::Final)?;
+        let decision = decide(change, &self.change_rules(), &parts).map_err(|error| {
+            if matches!(error, StoreError::WentBack) {
+                let lost = participants.iter().zip(&parts);
+                for (participant, _) in lost.filter(|(_, part)| part.row.is_none()) {
+                    note_name_went_back(&participant.member, &change.name);
+                }
+            }
+            Stop::Final(error)
+        })?;
         if !decision.is_written {
             return Ok(decision.into());
         }
@@ -313,6 +320,12 @@ async fn first_unwritten(participants: &mut [Participant], until: Instant) -> Op
         }
     }
     None
+}
+
+/// Notes that a member went back for a name. The next poll finds out whether all names went back.
+fn note_name_went_back(member: &Member, name: &SequenceName) {
+    member.database.heartbeat.note_name_went_back(name);
+    member.database.connection.refresh.notify_one();
 }
 
 fn missing(member: &Member) -> StoreError {

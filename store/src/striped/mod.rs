@@ -1,4 +1,4 @@
-//! Offers a store of several databases that share their sequences.
+//! Lets several databases of a store share their sequences.
 //!
 //! # The problem
 //!
@@ -29,6 +29,10 @@
 //! comes back, its counter catches up: it goes on above everything that the others are known to
 //! have reserved. The same conditional update does that, so it costs no further write. The numbers
 //! in between are a gap. A counter that would be at its end by that goes on where it is.
+//!
+//! Which member is asked is decided in `health.rs` and `refill.rs`. What all members must agree on
+//! is in `agreement.rs`, `create.rs`, `claims.rs`, `repair.rs` and `change.rs`. What the members know
+//! together is in `memory.rs` and `queries.rs`.
 //!
 //! The decision is ADR 16.
 
