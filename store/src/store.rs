@@ -1,5 +1,5 @@
-//! Holds one store: one or more databases that share each sequence, and perhaps Redis in front of the
-//! only database.
+//! Holds one store: one or more databases that share each sequence, and perhaps Redis in front of
+//! the only one.
 //!
 //! With one database, the database has every number. With several, each of them has numbers of its
 //! own, so one of them is enough to go on; `striped/mod.rs` explains that.
@@ -77,7 +77,7 @@ impl Store {
         let connecting = settings
             .into_iter()
             .map(|settings| Database::connect(settings, process, tell_each.clone()));
-        // All databases are waited for first. So if several fail, the error is that of the first one.
+        // All databases are waited for first. So if several fail, the first one's error is told.
         let databases = join_all(connecting).await.into_iter();
         let databases = databases.collect::<Result<Vec<_>, _>>()?;
         let mut redis = None;

@@ -18,7 +18,7 @@ const SKIPPED: i64 = 1000;
 /// The names that the database has lost.
 const LOST: [&str; 2] = ["early-1", "early-2"];
 
-/// What a change waits for.
+/// The statement in which a change waits, as a pattern of SQL.
 const LOCKS_META: &str = "SELECT%FROM%meta%FOR%UPDATE%";
 
 for_each_server!(

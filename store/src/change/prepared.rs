@@ -57,11 +57,9 @@ impl Prepared {
             is_held: false,
         }
     }
-}
 
-impl Prepared {
     /// Returns whether the database has forgotten what this process has seen of the counter.
-    fn went_back(&self, period: &Period) -> bool {
+    fn has_forgotten(&self, period: &Period) -> bool {
         let Some(row) = &self.row else {
             // The decision compares what does not exist here with what it would create.
             return false;
@@ -83,6 +81,11 @@ impl Prepared {
         let first = first_in(self, &self.stripe.view(definition), period);
         went_back(self.last_seen, first, None)
     }
+
+    /// Returns whether the sequence was seen in the database and is not there any more.
+    pub(crate) fn has_lost_it(&self) -> bool {
+        self.row.is_none() && self.last_seen.is_some()
+    }
 }
 
 /// A sequence as one database has it.
@@ -100,10 +103,11 @@ pub(crate) struct PreparedRow {
 ///
 /// It locks the sequence's row, raises its counters, so that remembered values conflict everywhere,
 /// and locks the row of `meta`, which decides where new counters begin and which version is next. A
-/// dry run locks nothing, so that nobody waits for it. In the only database of a store, an act of
-/// which the sequence's row says that it is refused, or that it changes nothing, raises no counter
-/// and does not lock `meta`: a sequence may have very many counters, and other processes reserve
-/// from them meanwhile.
+/// dry run locks nothing, so that nobody waits for it.
+///
+/// In the only database of a store, the sequence's row may say that the act is refused or changes
+/// nothing. Then neither the counters nor `meta` are locked. A sequence may have very many
+/// counters, and other processes reserve from them meanwhile.
 pub(crate) async fn prepare(
     transaction: &DatabaseTransaction,
     change: &ChangeRequest,
@@ -166,7 +170,7 @@ pub(crate) async fn prepare(
         last_seen: scope.last_seen,
         is_held,
     };
-    if part.went_back(&key.period) {
+    if part.has_forgotten(&key.period) {
         return Ok(Err(StoreError::WentBack));
     }
     Ok(Ok(part))
@@ -289,7 +293,7 @@ mod tests {
             }),
             ..Prepared::empty()
         };
-        assert!(!part.went_back(&Period::from_stored("20261120")));
-        assert!(part.went_back(&Period::from_stored("20261121")));
+        assert!(!part.has_forgotten(&Period::from_stored("20261120")));
+        assert!(part.has_forgotten(&Period::from_stored("20261121")));
     }
 }

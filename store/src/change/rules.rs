@@ -68,9 +68,9 @@ impl ChangeRules {
 
     /// Returns which numbers of all counters were used, in all databases.
     ///
-    /// If several databases share the sequence, ids count as issued even if none was. A change may stop
-    /// after part of the commits, and a replica prints by the earlier definition until it hears of the
-    /// change.
+    /// If several databases share the sequence, ids count as issued even if none was. A change may
+    /// stop after part of the commits, and a replica prints by the earlier definition until it hears
+    /// of the change.
     pub(crate) fn used(
         &self,
         parts: &[Prepared],

@@ -56,8 +56,10 @@ impl Writing<'_> {
         self.write_row(&change.name).await?;
         let whole = CounterKey::whole(change.name.clone());
         if part.row.is_none() {
-            let first = first_in(part, &self.counted, &whole.period);
-            warn_if_exhausted(&change.name, &after.definition, &self.counted, first);
+            if self.decision.before.is_none() {
+                let first = first_in(part, &self.counted, &whole.period);
+                warn_if_exhausted(&change.name, &after.definition, &self.counted, first);
+            }
             self.create(&whole).await?;
         }
         let key = change.key();

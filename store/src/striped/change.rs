@@ -135,8 +135,8 @@ impl Store {
         }
         let decision = decide(change, &self.change_rules(), &parts).map_err(|error| {
             if matches!(error, StoreError::WentBack) {
-                let lost = participants.iter().zip(&parts);
-                for (participant, _) in lost.filter(|(_, part)| part.row.is_none()) {
+                let parts = participants.iter().zip(&parts);
+                for (participant, _) in parts.filter(|(_, part)| part.has_lost_it()) {
                     note_name_went_back(&participant.member, &change.name);
                 }
             }
