@@ -134,7 +134,6 @@ impl Store {
         let last = self.members.last();
         ChangeRules {
             store: Arc::clone(&self.name),
-            n_databases: self.members.len(),
             last_stripe: last.map_or(Stripe::WHOLE, |it| it.database.identity.stripe),
             max_sequences: self.bounds.max_sequences,
             keyed_periods: self.bounds.keyed_periods,

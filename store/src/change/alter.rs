@@ -94,7 +94,6 @@ impl Database {
         let scope = ChangeScope {
             store: Arc::clone(&self.identity.label.store),
             stripe: self.stripe,
-            is_alone: true,
             guard,
             last_seen: change.last_seen,
         };

@@ -487,8 +487,7 @@ mod tests {
         };
         let rules = ChangeRules {
             store: "default".into(),
-            n_databases: 2,
-            last_stripe: Stripe::WHOLE,
+            last_stripe: Stripe::new(1, 2).unwrap(),
             max_sequences: 10,
             keyed_periods: 10,
         };

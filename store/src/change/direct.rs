@@ -107,7 +107,6 @@ impl DirectStore {
     ) -> Result<Result<Altered, StoreError>, StartError> {
         let rules = ChangeRules {
             store: Arc::clone(&self.store),
-            n_databases: 1,
             last_stripe: Stripe::WHOLE,
             max_sequences: self.bounds.max_sequences.saturating_sub(n_created),
             keyed_periods: self.bounds.keyed_periods,
@@ -175,7 +174,6 @@ impl DirectStore {
         let scope = ChangeScope {
             store: Arc::clone(&self.store),
             stripe: Stripe::WHOLE,
-            is_alone: true,
             guard: None,
             last_seen: None,
         };

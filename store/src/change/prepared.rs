@@ -152,7 +152,7 @@ pub(crate) async fn prepare(
         None => (None, None),
         Some(model) => {
             let is_definition = matches!(change.act, Act::Define { .. });
-            let needs_all = !scope.is_alone || (is_definition && !is_idle);
+            let needs_all = !scope.is_alone() || (is_definition && !is_idle);
             let found = found_row(transaction, &key, scope, (model, baseline), needs_all).await?;
             match found {
                 Ok((row, counter)) => (Some(row), counter),
@@ -186,7 +186,7 @@ async fn is_idle(
     scope: &ChangeScope,
     model: Option<&sequence::Model>,
 ) -> Result<Result<bool, StoreError>, DbErr> {
-    if !scope.is_alone {
+    if !scope.is_alone() {
         // What changes nothing here may change another database.
         return Ok(Ok(false));
     }

@@ -38,13 +38,18 @@ pub(crate) struct ChangeScope {
     /// The name of the store.
     pub(crate) store: Arc<str>,
     pub(crate) stripe: Stripe,
-    /// Whether the database is the only one of its store.
-    pub(crate) is_alone: bool,
     /// The guard that the database has not gone back. It is `None` for a dry run, and for a
     /// command.
     pub(crate) guard: Option<HeartbeatGuard>,
     /// The counter of the act's period as this process last saw it in this database.
     pub(crate) last_seen: Option<SeenCounter>,
+}
+
+impl ChangeScope {
+    /// Returns whether the database is the only one of its store.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.stripe.n() == 1
+    }
 }
 
 /// Returns whether a database has forgotten what this process has seen of a counter in it.

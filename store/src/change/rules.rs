@@ -15,7 +15,6 @@ use crate::{error::StoreError, rows::catalog};
 pub(crate) struct ChangeRules {
     /// The name of the store.
     pub(crate) store: Arc<str>,
-    pub(crate) n_databases: usize,
     /// The stripe of the last database, which reaches least far.
     pub(crate) last_stripe: Stripe,
     /// The limit of sequences. No sequence is created if it is reached.
@@ -34,13 +33,17 @@ pub(crate) struct Used {
 }
 
 impl ChangeRules {
+    fn n_databases(&self) -> u16 {
+        self.last_stripe.n()
+    }
+
     /// Checks that the databases of the store can count by a definition.
     pub(crate) fn admit(&self, definition: &Definition) -> Result<(), DefinitionError> {
         let invalid = |field, reason| Err(DefinitionError::Invalid { field, reason });
         if definition.store != *self.store {
             return invalid("store", format!("must be \"{}\"", self.store));
         }
-        if self.n_databases == 1 {
+        if self.n_databases() == 1 {
             return Ok(());
         }
         if definition.order == Order::Strict {
@@ -49,7 +52,8 @@ impl ChangeRules {
                 format!(
                     "cannot be \"strict\" in the store `{}`: {} databases give its numbers side \
                      by side",
-                    self.store, self.n_databases
+                    self.store,
+                    self.n_databases()
                 ),
             );
         }
@@ -59,7 +63,9 @@ impl ChangeRules {
                 "max",
                 format!(
                     "must be at most {highest} in the store `{}` (2^63 - 1 - {} steps), not {}",
-                    self.store, self.n_databases, definition.max
+                    self.store,
+                    self.n_databases(),
+                    definition.max
                 ),
             );
         }
@@ -77,7 +83,7 @@ impl ChangeRules {
         definition: &Arc<Definition>,
         counter: &MergedCounter,
     ) -> Used {
-        let is_shared = self.n_databases > 1;
+        let is_shared = self.n_databases() > 1;
         if !catalog::has_periods(definition) {
             return Used {
                 highest: counter.next_value,

@@ -161,7 +161,6 @@ impl Store {
         Ok(ChangeScope {
             store: Arc::clone(&self.name),
             stripe: member.database.stripe,
-            is_alone: false,
             guard,
             last_seen: self.memory.view(&change.key(), k).seen,
         })
