@@ -15,21 +15,21 @@ use std::{sync::Arc, time::Duration};
 use actix::{
     Actor, ActorContext, AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt,
 };
-use odometer_core::{block::Block, definition::Definition};
+use odometer_core::block::Block;
 use odometer_process::{
     faults::{self, Fault},
     log,
     metrics::AbandonedCause,
 };
 use odometer_store::{
-    BlockFate, ReservationProgress, ReserveRequest, Reserved, Resolved, SeenCounter, StoreError,
-    Unpublished, Want,
+    BlockFate, ReservationProgress, ReserveRequest, Reserved, SeenCounter, StoreError, Unpublished,
+    Want,
 };
 use tokio::sync::{Notify, oneshot};
 use tracing::Span;
 
 use crate::{
-    command::{Command, ReplySender},
+    command::ReplySender,
     dedicated::{self, DedicatedQueue, DedicatedRequest},
     error::SequenceError,
     issuer::ActorLink,
@@ -69,8 +69,6 @@ pub(crate) struct SequenceActor {
     pub(crate) retry: Option<SpawnHandle>,
     /// Notified when a load has ended: numbers are in memory, or do not come for now.
     pub(crate) loading: Vec<oneshot::Sender<()>>,
-    /// Receives the definition of the sequence, for each question about it.
-    pub(crate) learning: Vec<oneshot::Sender<Result<Arc<Definition>, SequenceError>>>,
     /// Whether the name is leaving memory. Its callers must then look the name up again.
     pub(crate) is_unloading: bool,
     pub(crate) draining: Vec<oneshot::Sender<u64>>,
@@ -99,6 +97,8 @@ pub(crate) enum PendingWork {
     Dedicated(Vec<DedicatedRequest>),
     /// Callers of a sequence with strict order, who share one write.
     Group(Vec<Waiter>),
+    /// The question whether a time-ordered sequence lives.
+    Look,
     /// The lease of a worker id.
     Lease,
     /// The renewal of the lease that the actor has.
@@ -144,7 +144,6 @@ impl SequenceActor {
             is_dedicated_next: false,
             retry: None,
             loading: Vec::new(),
-            learning: Vec::new(),
             is_unloading: false,
             draining: Vec::new(),
             leasing: Leasing::default(),
@@ -156,7 +155,7 @@ impl SequenceActor {
         if self.state == ActorState::Draining || self.shared.is_drained() {
             return;
         }
-        if let Some(snowflake) = self.issuer.snowflake() {
+        if let Some(snowflake) = self.issuer.snowflake().map(Arc::clone) {
             self.advance_snowflake(&snowflake, context);
             return;
         }
@@ -189,7 +188,7 @@ impl SequenceActor {
         };
         let request = self.request(&next);
         self.in_flight = Some(next);
-        self.state = match self.issuer.cursor.remaining() {
+        self.state = match self.issuer.remaining() {
             0 => ActorState::Reserving,
             _ => ActorState::Prefetching,
         };
@@ -224,7 +223,7 @@ impl SequenceActor {
     fn become_idle(&mut self) {
         let snowflake = self.issuer.snowflake();
         let has_numbers = snowflake.map_or_else(
-            || self.issuer.cursor.remaining() > 0,
+            || self.issuer.remaining() > 0,
             |snowflake| snowflake.is_serving(),
         );
         self.state = match has_numbers {
@@ -235,7 +234,7 @@ impl SequenceActor {
 
     pub(crate) fn request(&mut self, purpose: &PendingWork) -> ReserveRequest {
         let earlier = self.shared.forgotten(&self.issuer.key);
-        let memory = self.issuer.memory.lock();
+        let mut memory = self.issuer.memory.lock();
         let adopt_from = match (purpose, &earlier) {
             (PendingWork::Refill, Ok(earlier)) if memory.adopts => {
                 let issued_below = earlier.map_or(0, |earlier| earlier.issued_below);
@@ -245,12 +244,14 @@ impl SequenceActor {
                 PendingWork::Refill
                 | PendingWork::Dedicated(_)
                 | PendingWork::Group(_)
+                | PendingWork::Look
                 | PendingWork::Lease
                 | PendingWork::Renewal,
                 _,
             ) => None,
         };
-        let known = memory.known.clone();
+        let (known, counted_by) = (memory.known.clone(), Arc::clone(&memory.definition));
+        let is_first = memory.take_is_first();
         let floor = memory.floor();
         // Set this even if no block may be adopted. Otherwise `fail` would ask for one more try
         // forever.
@@ -268,23 +269,18 @@ impl SequenceActor {
         ReserveRequest {
             last_seen,
             key: self.issuer.key.clone(),
-            counted_by: self.counted_by(),
+            counted_by: Some(counted_by),
             known,
+            is_first,
             want: match purpose {
-                PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
-                    Want::Refill(self.issuer.demand(self.queue.waited_for()))
-                }
+                PendingWork::Refill
+                | PendingWork::Look
+                | PendingWork::Lease
+                | PendingWork::Renewal => Want::Refill(self.issuer.demand(self.queue.waited_for())),
                 PendingWork::Dedicated(group) => dedicated::want_of(group),
                 PendingWork::Group(group) => self.want_of(group),
             },
             adopt_from,
-            // Also `None` for a name that shares the numbers of another sequence: no sequence is
-            // created for that name.
-            template: self
-                .shared
-                .settings
-                .templates
-                .created_with(&self.issuer.key.sequence),
             urgency: Arc::clone(&self.urgency),
             progress: Arc::new(self.progress_of(purpose)),
         }
@@ -301,7 +297,7 @@ impl SequenceActor {
     /// of need.
     pub(crate) fn call_of(&self, purpose: &PendingWork) -> Span {
         let answer = match purpose {
-            PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
+            PendingWork::Refill | PendingWork::Look | PendingWork::Lease | PendingWork::Renewal => {
                 let waiter = self.queue.first().map(|waiter| &waiter.answer);
                 waiter.or(self.dedicated_queue.first().map(|caller| &caller.answer))
             }
@@ -319,7 +315,7 @@ impl SequenceActor {
                 && let Ok(invented) = Block::new(1, 100, 1)
             {
                 // The invented block stays in the cursor, and callers get its numbers.
-                let _room = self.issuer.cursor.fill(invented, 0);
+                let _room = self.issuer.cursor().map(|cursor| cursor.fill(invented, 0));
             }
             self.ended(Err(StoreError::Unavailable), context);
             return;
@@ -342,7 +338,7 @@ impl SequenceActor {
                     progress.call().in_scope(|| {
                         let issuer = &actor.issuer;
                         let slow = &actor.shared.slow_refills;
-                        slow.tell_of(&issuer.key, || issuer.store(), &progress, &outcome);
+                        slow.tell_of(&issuer.key, &issuer.store(), &progress, &outcome);
                         actor.ended(outcome, context);
                     });
                 }),
@@ -352,31 +348,16 @@ impl SequenceActor {
     /// Handles the outcome of a reservation, good or bad.
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
-        let mut loading = std::mem::take(&mut self.loading);
-        if is_of_blocks(&outcome) && self.issuer.snowflake().is_some() {
-            self.leave_snowflake();
-        }
+        let loading = std::mem::take(&mut self.loading);
         match (outcome, purpose) {
-            (Err(StoreError::TimeOrdered(known)), purpose) => {
-                // A load goes on until the worker id is there.
-                self.loading.append(&mut loading);
+            // The sequence needs another issuer by now, or is gone: callers look the name up again.
+            (
+                Err(StoreError::Changed(_) | StoreError::NotFound | StoreError::Elsewhere(_)),
+                purpose,
+            ) if self.state != ActorState::Draining => {
                 self.resume_waiting(purpose);
-                self.learn_snowflake(*known);
-            }
-            (Err(StoreError::HasPeriods(known)), purpose) => {
-                self.resume_waiting(purpose);
-                self.hand_on(&known);
-            }
-            (Err(StoreError::NotFound), purpose) if self.shares() => {
-                self.resume_waiting(purpose);
-                self.send_elsewhere();
-            }
-            (Err(StoreError::OtherOrder { known, rate }), purpose) => {
-                self.resume_waiting(purpose);
-                self.learn_order(*known, rate);
-            }
-            (Err(error), Some(PendingWork::Refill)) if self.issuer.snowflake().is_some() => {
-                self.look_failed(&error, context);
+                self.give_way(context);
+                return;
             }
             (Ok(block), Some(PendingWork::Group(group))) => self.serve_group(block, group),
             (Err(error), Some(PendingWork::Group(group))) => self.fail_group(&error, group),
@@ -408,12 +389,6 @@ impl SequenceActor {
                             return;
                         }
                     }
-                }
-                let has_no_sequence =
-                    matches!(error, StoreError::NotFound | StoreError::TooMany { .. });
-                if has_no_sequence && !self.issuer.is_known() {
-                    // A name without a sequence must not fill memory, which other names need.
-                    context.notify(Command::Unload);
                 }
             }
         }
@@ -489,11 +464,6 @@ impl SequenceActor {
         }
         let n_cut = self.issuer.clip();
         self.count_advanced(n_cut);
-        if self.issuer.is_strict() && self.issuer.remaining() > 0 {
-            // The numbers are from before a recovery. The sequence has strict order now.
-            let n_returned = self.give_back();
-            self.count_advanced(n_returned);
-        }
         false
     }
 
@@ -583,50 +553,30 @@ impl SequenceActor {
         }
     }
 
-    /// Sends all callers to the issuers of the periods, because the sequence counts in periods.
-    fn hand_on(&mut self, known: &Resolved) {
-        if self.issuer.key.period.is_none() {
-            self.issuer.learn(&known.definition);
-            self.issuer.memory.lock().known = Some(known.clone());
-        } else if let Some(head) = self.shared.top_issuer_of(&self.issuer) {
-            // The period was chosen by a calendar that the sequence does not have.
-            head.learn(&known.definition);
-        }
-        self.send_elsewhere();
-    }
-
-    /// Returns the definition by which the period of this counter was chosen.
-    fn counted_by(&self) -> Option<Arc<Definition>> {
-        if self.issuer.key.period.is_none() {
-            return None;
-        }
-        let periods = self.shared.top_issuer_of(&self.issuer)?.periods()?;
-        Some(periods.definition())
-    }
-
-    /// Returns whether the name shares the numbers of another sequence.
-    fn shares(&self) -> bool {
-        self.shared.share(&self.issuer.key.sequence)
-    }
-
-    fn send_elsewhere(&mut self) {
+    /// Leaves memory, because the sequence needs another issuer by now, or is gone. Callers look the
+    /// name up again.
+    pub(crate) fn give_way(&mut self, context: &mut Context<Self>) {
         self.refuse_all(&SequenceError::Elsewhere);
         self.refuse_dedicated(&SequenceError::Elsewhere);
+        if !self.issuer.key.period.is_none()
+            && let Some(head) = self.shared.top_issuer_of(&self.issuer)
+        {
+            // The period was chosen by a calendar that the sequence does not have any more.
+            self.shared.dismiss_periods(&head);
+        }
+        self.leave(context);
     }
 
-    /// Reads the definition of the sequence, for all who want to know it.
-    pub(crate) fn learn(&mut self, context: &mut Context<Self>) {
-        let (shared, key) = (Arc::clone(&self.shared), self.issuer.key.clone());
-        let looking = async move { shared.definition(&key.sequence).await };
-        context.spawn(looking.into_actor(self).map(|outcome, actor, _context| {
-            if let Ok(definition) = &outcome {
-                actor.issuer.learn(definition);
-            }
-            for answer in actor.learning.drain(..) {
-                // A caller who gave up needs no answer.
-                let _gone = answer.send(outcome.clone());
-            }
-        }));
+    /// Puts callers back to the front of their queue.
+    fn resume_waiting(&mut self, purpose: Option<PendingWork>) {
+        match purpose {
+            Some(PendingWork::Group(group)) => self.queue.put_back(group),
+            Some(PendingWork::Dedicated(group)) => self.dedicated_queue.put_back(group),
+            Some(
+                PendingWork::Refill | PendingWork::Look | PendingWork::Lease | PendingWork::Renewal,
+            )
+            | None => {}
+        }
     }
 
     /// Refuses the waiters after a failed refill, because no numbers come for them.
@@ -710,7 +660,6 @@ impl SequenceActor {
         self.in_flight.is_none()
             && self.queue.is_empty()
             && self.dedicated_queue.is_empty()
-            && self.learning.is_empty()
             && self.state != ActorState::Draining
     }
 
@@ -773,15 +722,4 @@ impl SequenceActor {
         }
         n_returned
     }
-}
-
-/// Returns whether this outcome shows that the sequence is not time-ordered.
-fn is_of_blocks(outcome: &Result<Unpublished, StoreError>) -> bool {
-    matches!(
-        outcome,
-        Ok(_)
-            | Err(StoreError::HasPeriods(_)
-                | StoreError::OtherOrder { .. }
-                | StoreError::Exhausted { .. })
-    )
 }

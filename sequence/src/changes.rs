@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     command::Command,
     issuer::{ActorLink, Issuer},
+    period_directory::PeriodDirectory,
     shared::{BETWEEN_TWO_ACTORS, Shared},
 };
 
@@ -104,15 +105,18 @@ impl Shared {
     pub(crate) async fn apply(self: &Arc<Self>, changed: &Changed, concerns: Concerns<'_>) {
         // A name with a sequence of its own does not share the numbers of another sequence.
         self.aliases.pin().remove(&changed.name);
-        let issuer = self.issuers.pin().get(&changed.name).cloned();
-        let Some(head) = issuer else {
+        let Some(head) = self.known_for_change(&changed.name) else {
             return;
         };
         // Note the change before the actor gets the command. Then the change holds even if the
         // actor dies of the command.
-        head.note_changed(changed, floor_of_top(changed));
+        let fits = head.note_changed(changed, floor_of_top(changed));
         self.obey(&head).await;
-        let period_issuers = head.periods().map(|periods| periods.period_issuers());
+        let period_issuers = head.periods().map(PeriodDirectory::period_issuers);
+        if !fits {
+            // Only a recovery gives a sequence other periods.
+            self.dismiss_periods(&head);
+        }
         stream::iter(period_issuers.unwrap_or_default())
             .for_each_concurrent(LOOKED_AT_ONCE, |member| async move {
                 self.apply_to(&member, changed, concerns).await;
@@ -128,7 +132,7 @@ impl Shared {
     ) {
         // The sequence may be retired or printed in another way, even if the floor of this period
         // is the same as before.
-        member.note_changed(changed, i64::MIN);
+        let _fits = member.note_changed(changed, i64::MIN);
         match concerns {
             Concerns::One(period, Removed(is_removed)) if *period == member.key.period => {
                 member.note_floor(changed, changed.floor);
@@ -149,6 +153,10 @@ impl Shared {
 
     /// Returns when memory obeys the changes that are known.
     async fn obey(self: &Arc<Self>, issuer: &Arc<Issuer>) {
+        if issuer.periods().is_some() {
+            // Nothing is issued here.
+            return;
+        }
         loop {
             let (done, waiting) = oneshot::channel();
             self.tell(issuer, Command::Change { done });
@@ -182,7 +190,7 @@ impl Shared {
     /// read again before the next reservation. A task removes the blocks of the database from
     /// memory.
     fn start_over(self: &Arc<Self>, source: Source) {
-        let mut holders = self.all_issuers();
+        let mut holders = self.all_for_recovery();
         let is_of = |store: &str| self.store.has(source, store);
         holders.retain(|issuer| issuer.memory.lock().distrust(source, is_of));
         let shared = Arc::clone(self);

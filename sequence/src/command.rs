@@ -3,10 +3,8 @@
 //! Each answer goes through a channel of its own. So the actor knows that a caller gave up before
 //! it gives numbers to that caller. If the actor dies, the caller learns of that at once.
 
-use std::sync::Arc;
-
 use actix::Message;
-use odometer_core::{block::Block, definition::Definition};
+use odometer_core::block::Block;
 use tokio::sync::oneshot;
 use tracing::Span;
 
@@ -52,10 +50,6 @@ pub(crate) enum Command {
     },
     /// Give a block to a client that counts by itself.
     HandOver { size: u64, answer: ReplySender },
-    /// Read the stored definition, or else the template of the name.
-    Learn {
-        answer: oneshot::Sender<Result<Arc<Definition>, SequenceError>>,
-    },
     /// Refill: the numbers left last for less than `hold`.
     LowWater,
     /// Get numbers into memory before any caller needs one.

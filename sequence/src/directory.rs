@@ -10,7 +10,6 @@ use futures_util::{StreamExt, stream};
 use odometer_core::{
     block::Block,
     definition::{Definition, Kind},
-    format::Printer,
     name::SequenceName,
     period::{CounterKey, Period, PeriodKind},
     runway::Runway,
@@ -28,7 +27,7 @@ use crate::{
     command::{Command, Outcome, ReplySender},
     description::{Description, Page},
     error::SequenceError,
-    issued::{Issued, IssuedBy},
+    issued::Issued,
     issuer::{ActorLink, Issuer},
     period_directory::PeriodDirectory,
     shared::{BETWEEN_TWO_ACTORS, Shared},
@@ -62,115 +61,6 @@ impl Directory {
         Arc::new(Self { shared, arbiter })
     }
 
-    /// Takes one number from memory, or returns `None` if memory has none.
-    ///
-    /// For a sequence without periods, the call does not await, lock, send or allocate. One caller
-    /// is an exception: the caller that reaches the low-water mark sends a command to the actor. So
-    /// does the caller that finds the lease of a time-ordered sequence due.
-    #[inline]
-    pub fn take_warm<R>(
-        &self,
-        name: &str,
-        period: Option<&str>,
-        reply: impl FnOnce(IssuedBy<'_>, i64) -> R,
-    ) -> Option<R> {
-        let take = |issuer: &Arc<Issuer>| {
-            let Some(taken) = issuer.cursor.take() else {
-                return issuer
-                    .is_snowflake()
-                    .then(|| self.take_id(issuer))
-                    .flatten();
-            };
-            if taken.low_water {
-                self.shared.tell(issuer, Command::LowWater);
-            }
-            Some(taken.value)
-        };
-        self.warm(name, period, take, reply)
-    }
-
-    /// Takes a batch from memory, or returns `None` if memory does not have all of it.
-    pub fn take_batch_warm<R>(
-        &self,
-        name: &str,
-        period: Option<&str>,
-        (count, contiguous): (u64, bool),
-        reply: impl FnOnce(IssuedBy<'_>, &[Block]) -> R,
-    ) -> Option<R> {
-        let take = |issuer: &Arc<Issuer>| {
-            let Some(taken) = issuer.cursor.take_batch(count, contiguous) else {
-                let take_id = || self.take_ids(issuer, count, contiguous);
-                let stamped = issuer.is_snowflake().then(take_id).flatten();
-                return stamped.map(Ranges::IdBatch);
-            };
-            if taken.low_water {
-                self.shared.tell(issuer, Command::LowWater);
-            }
-            Some(Ranges::Counted(taken.ranges))
-        };
-        self.warm(name, period, take, |shown, ranges| match ranges {
-            Ranges::Counted(ranges) => reply(shown, ranges.as_slice()),
-            Ranges::IdBatch(ranges) => reply(shown, &ranges),
-        })
-    }
-
-    /// Takes the next id of a time-ordered sequence. In a function of its own, so that block
-    /// sequences pay nothing for snowflake ids.
-    #[inline(never)]
-    fn take_id(&self, issuer: &Arc<Issuer>) -> Option<i64> {
-        let taken = issuer.with_snowflake(|snowflake| snowflake.take().ok())?;
-        if taken.is_due {
-            self.shared.tell(issuer, Command::LowWater);
-        }
-        Some(taken.ids)
-    }
-
-    #[inline(never)]
-    fn take_ids(&self, issuer: &Arc<Issuer>, count: u64, contiguous: bool) -> Option<Vec<Block>> {
-        let taken =
-            issuer.with_snowflake(|snowflake| snowflake.take_batch(count, contiguous).ok())?;
-        if taken.is_due {
-            self.shared.tell(issuer, Command::LowWater);
-        }
-        Some(taken.ids)
-    }
-
-    /// Returns how a sequence prints its numbers, or `None` if memory does not know. The inner
-    /// `None` means plain numbers.
-    pub fn printer(&self, name: &str, period: Option<&str>) -> Option<Option<Arc<Printer>>> {
-        let counts = |issuer: &Arc<Issuer>| issuer.periods().is_none().then_some(());
-        self.warm(name, period, counts, |shown, ()| shown.printer.cloned())
-    }
-
-    /// Calls `take` on the issuer that has the numbers, if memory has that issuer.
-    #[inline]
-    fn warm<T, R>(
-        &self,
-        name: &str,
-        period: Option<&str>,
-        take: impl Fn(&Arc<Issuer>) -> Option<T>,
-        reply: impl FnOnce(IssuedBy<'_>, T) -> R,
-    ) -> Option<R> {
-        let issuers = self.shared.issuers.pin();
-        let head = match issuers.get(name) {
-            Some(head) => head,
-            None => issuers.get(self.shared.aliases.pin().get(name)?)?,
-        };
-        if period.is_none()
-            && let Some(taken) = take(head)
-        {
-            return Some(head.show(|shown| reply(shown, taken)));
-        }
-        let periods = head.periods()?;
-        let now_ms = clock::now_ms();
-        let member = match period {
-            None => periods.present(now_ms)?,
-            Some(period) => periods.named(period, now_ms)?,
-        };
-        let taken = take(&member)?;
-        Some(member.show(|shown| reply(shown, taken)))
-    }
-
     /// Takes `count` numbers in ascending ranges, in one range if `contiguous`. Waits for a refill
     /// if memory has too few.
     ///
@@ -184,14 +74,7 @@ impl Directory {
         count: u64,
         contiguous: bool,
     ) -> Result<Issued, SequenceError> {
-        let asked = period.map(Period::as_str);
-        let batch = (count, contiguous);
-        let warm = self.take_batch_warm(name.as_str(), asked, batch, |shown, ranges| Issued {
-            key: shown.key.clone(),
-            ranges: ranges.to_vec(),
-            printer: shown.printer.cloned(),
-        });
-        if let Some(issued) = warm {
+        if let Some(issued) = self.take_warm(name, period, (count, contiguous)) {
             return Ok(issued);
         }
         self.ask(name, period, |answer| Command::Take {
@@ -200,6 +83,22 @@ impl Directory {
             answer,
         })
         .await
+    }
+
+    fn take_warm(
+        &self,
+        name: &SequenceName,
+        period: Option<&Period>,
+        batch: (u64, bool),
+    ) -> Option<Issued> {
+        let pinned = self.pin();
+        let taken = pinned.take_batch(name.as_str(), period.map(Period::as_str), batch)?;
+        let shown = taken.shown();
+        Some(Issued {
+            key: shown.key.clone(),
+            ranges: taken.numbers.as_slice().to_vec(),
+            printer: shown.printer.cloned(),
+        })
     }
 
     /// Reserves a block in the store, for a client that counts by itself.
@@ -261,12 +160,12 @@ impl Directory {
                 Ok(Ok(Err(SequenceError::Elsewhere))) => return Err(SequenceError::RefillTimeout),
                 Ok(Ok(outcome)) => {
                     if outcome.is_err() && faults::is(Fault::RefusedBurns) {
-                        let _burnt = issuer.cursor.take_batch(1, false);
+                        let _burnt = issuer.cursor().map(|cursor| cursor.take_batch(1, false));
                     }
                     return outcome.map(|ranges| Issued {
                         key: issuer.key.clone(),
                         ranges,
-                        printer: issuer.printer(),
+                        printer: issuer.printer().as_ref().map(Arc::clone),
                     });
                 }
                 Ok(Err(_actor_gone)) if Instant::now() < until => {
@@ -286,20 +185,20 @@ impl Directory {
         until: Instant,
     ) -> Result<Arc<Issuer>, SequenceError> {
         let shared = &self.shared;
-        let alias = match shared.issuers.pin().contains_key(name) {
-            true => None,
-            false => shared.aliases.pin().get(name).cloned(),
+        let left = until.saturating_duration_since(Instant::now());
+        let head = match timeout(left, shared.resolve(name, period)).await {
+            Ok(head) => head?,
+            Err(_) => return Err(SequenceError::RefillTimeout),
         };
-        let head = shared.issuer(alias.as_ref().unwrap_or(name))?;
-        let periods = match (head.periods(), period) {
-            (Some(periods), _) => periods,
-            // If the sequence turns out to have periods, the actor of this issuer answers so.
-            (None, None) => return Ok(head),
-            (None, Some(_)) => shared.periods(&head, until).await?,
+        let Some(periods) = head.periods() else {
+            return match period {
+                None => Ok(head),
+                Some(_) => Err(SequenceError::NoPeriods { name: name.clone() }),
+            };
         };
         let chosen = periods.choose(period, clock::now_ms())?;
         shared
-            .wait_for_period_issuer(&head, &periods, chosen, until)
+            .wait_for_period_issuer(&head, periods, chosen, until)
             .await
     }
 
@@ -373,7 +272,7 @@ impl Directory {
             let memory = head.memory.lock();
             (memory.known.clone(), memory.is_retired())
         };
-        let definition = head.definition_by(known.as_ref())?;
+        let definition = head.definition();
         let key = asked_for(name, period, &definition).ok()?;
         let issuer = self.shared.find(&key);
         let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();
@@ -475,6 +374,9 @@ impl Directory {
     /// Sends `Drain` until an actor answers with the count of returned numbers. If an actor stops
     /// or dies before it answers, the command is lost and is sent again.
     async fn drain_one(&self, issuer: Arc<Issuer>) -> u64 {
+        if issuer.periods().is_some() {
+            return 0;
+        }
         loop {
             let (answer, waiting) = oneshot::channel();
             self.shared.tell(&issuer, Command::Drain { answer });
@@ -507,12 +409,6 @@ impl Directory {
         ready.set(f64::from(u8::from(is_ready)));
         self.shared.publish_metrics();
     }
-}
-
-/// The numbers of one batch, in the form in which memory has them.
-enum Ranges {
-    Counted(odometer_core::cursor::Ranges),
-    IdBatch(Vec<Block>),
 }
 
 /// Returns the counter that a question is about.

@@ -4,7 +4,7 @@ use odometer_core::{
     definition::{DefinitionError, Span},
     format::InvalidId,
     name::SequenceName,
-    period::{CounterKey, InvalidPeriod, Period},
+    period::{CounterKey, InvalidPeriod, Period, PeriodKind},
 };
 use odometer_store::StoreError;
 use thiserror::Error;
@@ -160,8 +160,7 @@ impl SequenceError {
         let name = key.sequence.clone();
         match error {
             StoreError::Unavailable => Self::StoreUnavailable,
-            // After `OtherOrder`, the actor asks again by itself.
-            StoreError::Deadline | StoreError::OtherOrder { .. } => Self::RefillTimeout,
+            StoreError::Deadline => Self::RefillTimeout,
             StoreError::NotFound => Self::NotFound { name },
             StoreError::Elsewhere(definition) => {
                 tracing::error!(
@@ -189,17 +188,21 @@ impl SequenceError {
             StoreError::Incomplete { away } => Self::Incomplete { away },
             StoreError::MayHaveChanged => Self::MayHaveChanged,
             StoreError::WentBack => Self::StoreWentBack,
-            StoreError::NoPeriods(_) => Self::NoPeriods { name },
-            // Only `advance` leads here: a caller who names no period for numbers goes to the
-            // issuers of the periods.
-            StoreError::HasPeriods(_) => Self::PeriodMissing { name },
+            // Only questions and changes lead here: a caller for numbers goes to the issuer that
+            // the sequence needs.
+            StoreError::Changed(definition) => {
+                match (definition.period == PeriodKind::None, key.period.is_none()) {
+                    (true, false) => Self::NoPeriods { name },
+                    (false, true) => Self::PeriodMissing { name },
+                    (true, true) | (false, false) => Self::TimeOrdered { name },
+                }
+            }
             StoreError::PeriodRemoved => Self::PeriodRemoved {
                 name,
                 period: key.period.clone(),
             },
             StoreError::TooManyPeriods { limit } => Self::TooManyPeriods { name, limit },
             StoreError::NotForKind => Self::NotForKind,
-            StoreError::TimeOrdered(_) => Self::TimeOrdered { name },
             StoreError::Behind | StoreError::Broken(_) => Self::Internal,
         }
     }

@@ -75,9 +75,8 @@ impl Directory {
             return Ok(told(NumberFate::NotReserved, None));
         };
         let find = || {
-            self.shared
-                .find(&CounterKey::whole(name.clone()))?
-                .snowflake()
+            let issuer = self.shared.find(&CounterKey::whole(name.clone()))?;
+            issuer.snowflake().map(Arc::clone)
         };
         let held = |snowflake: Option<Arc<SnowflakeIssuer>>| {
             let held = snowflake.as_deref().and_then(SnowflakeIssuer::held);

@@ -7,12 +7,12 @@
 
 use std::collections::VecDeque;
 
-use odometer_core::block::Block;
+use odometer_core::{block::Block, cursor::Cursor};
 use odometer_process::faults::{self, Fault};
 use odometer_store::{JournalRow, Reserved};
 
 use crate::{
-    issuer::IssuerState,
+    issuer_state::IssuerState,
     ownership::Ownership,
     queue::{Queue, Waiter},
 };
@@ -77,7 +77,7 @@ impl Ownership {
         let low_water = self.low_water();
         let mut memory = self.memory.lock();
         let floor = memory.floor();
-        let held = self.cursor.rest();
+        let held = self.rest();
         let is_below = |block: &Block| block.first() < floor;
         if !held.iter().chain(&memory.spare).any(is_below) {
             return 0;
@@ -102,7 +102,7 @@ impl Ownership {
             return Vec::new();
         }
         // Blocks of several databases do not follow one another, so check each block by itself.
-        let rest = self.cursor.rest();
+        let rest = self.rest();
         let left: Vec<i64> = rest.iter().chain(&memory.spare).map(Block::first).collect();
         let is_spent = |row: &JournalRow| !left.iter().any(|first| row.block.contains(*first));
         let (spent, mut held): (Vec<_>, Vec<_>) = std::mem::take(&mut memory.held)
@@ -143,22 +143,26 @@ impl Ownership {
         let newest = self.memory.lock().held.last().map(|row| row.block);
         if let Some(newest) = newest {
             // If the cursor is full, the fault does not show. The control of the test counts that.
-            let _room = self.cursor.fill(newest, 0);
+            let _room = self.cursor().map(|cursor| cursor.fill(newest, 0));
         }
     }
 
     /// Closes the cursor, and puts what is left in it before all spare blocks.
     fn close_into_spare(&self, memory: &mut IssuerState) {
-        for block in self.cursor.close().into_iter().rev() {
+        let closed = self.cursor().map(Cursor::close);
+        for block in closed.into_iter().flatten().rev() {
             memory.spare.push_front(block);
         }
     }
 
     fn fill_from_spare(&self, memory: &mut IssuerState, low_water: u64) {
-        while self.cursor.room() > 0
+        let Some(cursor) = self.cursor() else {
+            return;
+        };
+        while cursor.room() > 0
             && let Some(block) = memory.spare.pop_front()
         {
-            if self.cursor.fill(block, low_water).is_err() {
+            if cursor.fill(block, low_water).is_err() {
                 memory.spare.push_front(block);
                 break;
             }

@@ -12,10 +12,7 @@ use std::{
 use odometer_core::period::CounterKey;
 use parking_lot::Mutex;
 
-use crate::{
-    description::to_float,
-    issuer::{Issuer, Sampled},
-};
+use crate::{description::to_float, issuer::Issuer, issuer_state::Sampled};
 
 /// Sets how many seconds a history reaches back.
 const REACH_S: usize = 300;
@@ -121,7 +118,7 @@ mod tests {
 
     fn issuer(name: &str) -> Arc<Issuer> {
         let name = SequenceName::parse(name).unwrap_or_else(|error| unreachable!("{error}"));
-        Arc::new(Issuer::new(CounterKey::whole(name)))
+        Arc::new(Issuer::for_tests(CounterKey::whole(name)))
     }
 
     fn sampled(n_issued: u64, since: Instant) -> Sampled {

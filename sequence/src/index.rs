@@ -97,7 +97,7 @@ mod tests {
         let issuers = papaya::HashMap::new();
         for text in ["b", "B", "a-1", "a", "10", "9"] {
             let name = SequenceName::parse(text).unwrap();
-            let issuer = Arc::new(Issuer::new(CounterKey::whole(name.clone())));
+            let issuer = Arc::new(Issuer::for_tests(CounterKey::whole(name.clone())));
             issuers.pin().insert(name, issuer);
         }
         let mut made = Made::default();

@@ -13,6 +13,7 @@ use crate::{
     directory::{Directory, asked_for},
     error::SequenceError,
     issuer::Issuer,
+    period_directory::PeriodDirectory,
     shared::Shared,
 };
 
@@ -107,11 +108,9 @@ impl Shared {
         period: Option<&Period>,
     ) -> Result<Option<LiveSequence>, SequenceError> {
         let name = &head.key.sequence;
-        let Some(definition) = head.definition() else {
-            return Ok(None);
-        };
+        let definition = head.definition();
         let key = asked_for(name, period, &definition)?;
-        let period_issuers = head.periods().map(|periods| periods.period_issuers());
+        let period_issuers = head.periods().map(PeriodDirectory::period_issuers);
         let issuer = self.find(&key);
         let span = issuer.as_ref().and_then(|issuer| issuer.span);
         let (mut state, n_remaining) = match (&period_issuers, issuer) {

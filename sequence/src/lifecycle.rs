@@ -268,7 +268,7 @@ impl Directory {
     /// Returns the next numbers in memory, as many as a dry run shows.
     fn in_memory(&self, key: &CounterKey) -> Vec<i64> {
         let issuer = self.shared.find(key);
-        let blocks = issuer.map(|issuer| issuer.cursor.rest());
+        let blocks = issuer.map(|issuer| issuer.rest());
         let blocks = blocks.iter().flat_map(|blocks| blocks.iter());
         blocks.flat_map(Block::values).take(N_SAMPLES).collect()
     }

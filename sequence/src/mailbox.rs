@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix::{ActorContext, AsyncContext, Context, Handler, WrapFuture, fut::ActorFutureExt};
-use odometer_core::definition::Definition;
+use odometer_core::cursor::TakenBatch;
 use odometer_process::metrics::AbandonedCause;
 use odometer_store::Contact;
 use tokio::sync::oneshot;
@@ -12,7 +12,6 @@ use crate::{
     actor::{ActorState, SequenceActor, UNLOAD_TIMEOUT},
     command::{Command, ReplySender},
     dedicated::DedicatedRequest,
-    error::SequenceError,
     issuer::ActorLink,
     queue::Waiter,
 };
@@ -31,7 +30,6 @@ impl Handler<Command> for SequenceActor {
                 answer,
             } => self.take_for(count, contiguous, answer, context),
             Command::HandOver { size, answer } => self.hand_over_for(size, answer, context),
-            Command::Learn { answer } => self.learn_for(answer, context),
             Command::LowWater => self.refill_ahead(context),
             Command::Load { done } => self.load_for(done, context),
             Command::Change { done } => self.obey(done, context),
@@ -58,7 +56,7 @@ impl SequenceActor {
         // have waited longer. A time-ordered sequence has an empty cursor, and `advance` serves its
         // callers.
         if self.queue.is_empty()
-            && let Some(batch) = self.issuer.cursor.take_batch(count, contiguous)
+            && let Some(batch) = self.take_batch(count, contiguous)
         {
             if answer.send(Ok(batch.ranges.as_slice().to_vec())).is_err() {
                 self.shared
@@ -73,6 +71,10 @@ impl SequenceActor {
             self.queue.push(Waiter { count, answer });
         }
         self.advance_for_caller(context);
+    }
+
+    fn take_batch(&self, count: u64, contiguous: bool) -> Option<TakenBatch> {
+        self.issuer.cursor()?.take_batch(count, contiguous)
     }
 
     fn hand_over_for(&mut self, size: u64, answer: ReplySender, context: &mut Context<Self>) {
@@ -91,17 +93,6 @@ impl SequenceActor {
         // names try at the same time.
         if self.retry.is_none() {
             self.advance(context);
-        }
-    }
-
-    fn learn_for(
-        &mut self,
-        answer: oneshot::Sender<Result<Arc<Definition>, SequenceError>>,
-        context: &mut Context<Self>,
-    ) {
-        self.learning.push(answer);
-        if self.learning.len() == 1 {
-            self.learn(context);
         }
     }
 
@@ -138,14 +129,12 @@ impl SequenceActor {
         if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
             return;
         }
-        if self
-            .issuer
-            .periods()
-            .is_some_and(|periods| !periods.close())
-        {
-            // The issuer leads to the issuers of periods, which are in use.
-            return;
-        }
+        self.leave(context);
+    }
+
+    /// Leaves memory: gives back what was not issued, and stops. Callers look the name up again.
+    pub(crate) fn leave(&mut self, context: &mut Context<Self>) {
+        let store = self.issuer.store();
         self.state = ActorState::Draining;
         self.is_unloading = true;
         // A caller that finds the issuer from here on must look the name up again.

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn issuer() -> Arc<Issuer> {
-        Arc::new(Issuer::new(key()))
+        Arc::new(Issuer::for_tests(key()))
     }
 
     fn key() -> CounterKey {

@@ -188,11 +188,6 @@ impl PeriodDirectory {
         })
     }
 
-    /// Returns whether a definition has the same periods.
-    pub(crate) fn fit(&self, definition: &Definition) -> bool {
-        self.definition.load().has_same_periods(definition)
-    }
-
     pub(crate) fn definition(&self) -> Arc<Definition> {
         self.definition.load_full()
     }
@@ -295,11 +290,6 @@ impl PeriodDirectory {
         self.period_issuers.lock().issuer(period)
     }
 
-    /// Returns whether no issuer of a period is in memory.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.period_issuers.lock().by_period.is_empty()
-    }
-
     /// Returns all issuers of periods in memory.
     pub(crate) fn period_issuers(&self) -> Vec<Arc<Issuer>> {
         let period_issuers = self.period_issuers.lock();
@@ -395,10 +385,15 @@ impl PeriodDirectory {
         }
     }
 
+    /// Closes the directory for new issuers.
+    pub(crate) fn close(&self) {
+        self.period_issuers.lock().is_closed = true;
+    }
+
     /// Closes the directory for new issuers, if none is in. Returns whether it is closed.
-    pub(crate) fn close(&self) -> bool {
+    pub(crate) fn close_if_empty(&self) -> bool {
         let mut period_issuers = self.period_issuers.lock();
-        period_issuers.is_closed = period_issuers.by_period.is_empty();
+        period_issuers.is_closed |= period_issuers.by_period.is_empty();
         period_issuers.is_closed
     }
 }
@@ -428,7 +423,7 @@ mod tests {
             period: period.clone(),
         };
         let place = periods.try_permit(LIMIT).unwrap();
-        let fresh = || Arc::new(Issuer::new(key));
+        let fresh = || Arc::new(Issuer::for_tests(key));
         match periods.admit(&period, (LIMIT, place), fresh) {
             Admission::In(_, leaving) => names(&leaving),
             Admission::Closed => panic!("nobody closed it"),

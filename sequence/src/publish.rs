@@ -155,7 +155,7 @@ fn part_of_hold(issuer: &Issuer, state: &CounterStatus) -> Option<f64> {
     if issuer.has_its_share_of_what_is_left() {
         return None;
     }
-    let definition = issuer.definition()?;
+    let definition = issuer.definition();
     let hold = definition.block.hold.as_secs_f64();
     // A period needs no numbers after its end.
     let seconds = period_left(issuer).map_or(hold, |left| hold.min(left));

@@ -10,16 +10,11 @@ use std::{
 };
 
 use actix::ArbiterHandle;
-use odometer_core::{
-    definition::Definition, name::SequenceName, period::CounterKey, templates::Template,
-};
+use odometer_core::{name::SequenceName, period::CounterKey, templates::Template};
 use odometer_process::{clock, metrics::Metrics};
-use odometer_store::{Contact, SeenCounter, StoreError, Stores};
+use odometer_store::{Contact, SeenCounter, Stores};
 
-use tokio::{
-    sync::oneshot,
-    time::{sleep_until, timeout},
-};
+use tokio::time::sleep_until;
 
 use crate::{
     SequenceSettings,
@@ -30,6 +25,7 @@ use crate::{
     issuer::{ActorLink, Issuer},
     period_directory::{Admission, BETWEEN_TWO_LOOKS, Chosen, PeriodDirectory, PeriodPermit},
     rate_limit::RateLimit,
+    resolving::Questions,
     slow_refills::SlowRefills,
 };
 
@@ -73,6 +69,8 @@ pub(crate) struct Shared {
     /// The last minutes of each counter in use.
     pub(crate) histories: Histories,
     pub(crate) index: Index,
+    /// What the store is asked about names that are not in memory.
+    pub(crate) questions: Questions,
     pub(crate) slow_refills: SlowRefills,
     pub(crate) arbiter: ArbiterHandle,
     #[cfg(feature = "sabotage")]
@@ -117,30 +115,10 @@ impl Shared {
             searches: RateLimit::new(),
             histories: Histories::default(),
             index: Index::default(),
+            questions: Questions::default(),
             arbiter,
             #[cfg(feature = "sabotage")]
             n_refills: std::sync::atomic::AtomicU64::new(0),
-        }
-    }
-
-    /// Returns the issuer of a name. Creates the issuer if there is none.
-    pub(crate) fn issuer(&self, name: &SequenceName) -> Result<Arc<Issuer>, SequenceError> {
-        let issuers = self.issuers.pin();
-        if let Some(issuer) = issuers.get(name) {
-            return Ok(Arc::clone(issuer));
-        }
-        if self.n_live.load(Ordering::Relaxed) >= self.settings.live_sequences {
-            return Err(SequenceError::Overloaded {
-                what: "limits.live_sequences",
-            });
-        }
-        let fresh = Arc::new(Issuer::new(CounterKey::whole(name.clone())));
-        match issuers.try_insert(name.clone(), Arc::clone(&fresh)) {
-            Ok(_) => {
-                self.n_live.fetch_add(1, Ordering::Relaxed);
-                Ok(fresh)
-            }
-            Err(taken) => Ok(Arc::clone(taken.current)),
         }
     }
 
@@ -231,9 +209,13 @@ impl Shared {
         let limit = self.settings.live_periods;
         let admitted = periods.admit(&chosen.period, (limit, place), || {
             self.n_live.fetch_add(1, Ordering::Relaxed);
-            let issuer = Issuer::of_period(key, chosen.span, like.as_deref());
-            issuer.print_as(&periods.definition());
-            Arc::new(issuer)
+            let definition = periods.definition();
+            Arc::new(Issuer::of_period(
+                key,
+                chosen.span,
+                definition,
+                like.as_deref(),
+            ))
         });
         match admitted {
             Admission::In(issuer, leaving) => {
@@ -263,11 +245,6 @@ impl Shared {
             aliases.clear();
         }
         aliases.insert(name.clone(), target);
-        // The issuer that stood for this name leads nowhere now.
-        if let Some(stranger) = self.issuers.pin().remove(name) {
-            *stranger.actor.lock() = ActorLink::Gone;
-            self.n_live.fetch_sub(1, Ordering::Relaxed);
-        }
         true
     }
 
@@ -277,7 +254,7 @@ impl Shared {
         let period_issuers: Vec<Arc<Issuer>> = heads
             .iter()
             .filter_map(|head| head.periods())
-            .flat_map(|periods| periods.period_issuers())
+            .flat_map(PeriodDirectory::period_issuers)
             .collect();
         heads.into_iter().chain(period_issuers).collect()
     }
@@ -293,44 +270,6 @@ impl Shared {
         match key.period.shown() {
             None => Some(head),
             Some(period) => head.periods()?.member(period),
-        }
-    }
-
-    /// Reads which periods a sequence has, if its definition is not in memory yet.
-    pub(crate) async fn periods(
-        self: &Arc<Self>,
-        head: &Arc<Issuer>,
-        until: Instant,
-    ) -> Result<Arc<PeriodDirectory>, SequenceError> {
-        let (answer, waiting) = oneshot::channel();
-        self.tell(head, Command::Learn { answer });
-        let left = until.saturating_duration_since(Instant::now());
-        let definition = match timeout(left, waiting).await {
-            Ok(Ok(definition)) => definition?,
-            // The actor died, or the name is being unloaded.
-            Ok(Err(_)) => return Err(SequenceError::Elsewhere),
-            Err(_) => return Err(SequenceError::RefillTimeout),
-        };
-        head.learn(&definition);
-        head.periods().ok_or_else(|| SequenceError::NoPeriods {
-            name: head.key.sequence.clone(),
-        })
-    }
-
-    /// Returns the definition of a sequence. If there is none, returns the definition that the
-    /// sequence would be created with.
-    pub(crate) async fn definition(
-        &self,
-        name: &SequenceName,
-    ) -> Result<Arc<Definition>, SequenceError> {
-        match self.store.look_up(&CounterKey::whole(name.clone())).await {
-            Ok((listed, _seen)) => Ok(listed.definition),
-            Err(StoreError::NotFound) if self.share(name) => Err(SequenceError::Elsewhere),
-            Err(error @ StoreError::NotFound) => {
-                let created_with = self.settings.templates.created_with(name);
-                created_with.ok_or_else(|| SequenceError::from_store(name, error))
-            }
-            Err(error) => Err(SequenceError::from_store(name, error)),
         }
     }
 
@@ -364,7 +303,9 @@ impl Shared {
             let removed = issuers.remove_if(&issuer.key.sequence, is_this);
             matches!(removed, Ok(Some(_)))
         } else {
-            if let Some(periods) = self.top_issuer_of(issuer).and_then(|head| head.periods()) {
+            if let Some(head) = self.top_issuer_of(issuer)
+                && let Some(periods) = head.periods()
+            {
                 periods.dismiss(issuer);
             }
             // The issuer of a period was counted in `n_live` when it was created.
@@ -373,6 +314,18 @@ impl Shared {
         if is_gone {
             self.n_live.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// Takes a sequence with periods out of memory. It was idle, or needs another issuer by now.
+    /// The issuers of its periods give back what they have.
+    pub(crate) fn dismiss_periods(self: &Arc<Self>, head: &Arc<Issuer>) {
+        let Some(periods) = head.periods() else {
+            return;
+        };
+        periods.close();
+        *head.actor.lock() = ActorLink::Gone;
+        self.send_away(periods.period_issuers());
+        self.forget(head);
     }
 
     fn remember(&self, issuer: &Issuer) {
@@ -416,7 +369,7 @@ impl Shared {
                 .is_some_and(|snowflake| !snowflake.left().is_zero())
         };
         all.iter()
-            .any(|issuer| issuer.cursor.remaining() > 0 || has_time(issuer))
+            .any(|issuer| issuer.remaining() > 0 || has_time(issuer))
     }
 
     pub(crate) fn admit_waiter(self: &Arc<Self>) -> Result<WaiterCount, SequenceError> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use odometer_process::log_throttle::LogThrottle;
 use odometer_store::{ReservationProgress, StoreError, Unpublished};
 
-use odometer_core::period::CounterKey;
+use odometer_core::{name::SequenceName, period::CounterKey};
 #[cfg(feature = "otlp")]
 use odometer_process::log;
 
@@ -38,41 +38,78 @@ impl SlowRefills {
     pub(crate) fn tell_of(
         &self,
         key: &CounterKey,
-        store_of_issuer: impl FnOnce() -> String,
+        store: &str,
         progress: &ReservationProgress,
         outcome: &Result<Unpublished, StoreError>,
     ) {
-        let lasted = progress.lasted();
+        let slow = SlowRefill {
+            key,
+            store,
+            lasted: progress.lasted(),
+            n_attempts: Some(progress.n_attempts()),
+            outcome: in_words(outcome),
+        };
         #[cfg(feature = "otlp")]
         {
-            let (word, error) = in_words(outcome);
-            let attempts = progress.n_attempts();
-            log::note_reserved(&progress.call(), word, error.as_deref(), attempts);
+            let (word, error) = &slow.outcome;
+            log::note_reserved(
+                &progress.call(),
+                word,
+                error.as_deref(),
+                progress.n_attempts(),
+            );
         }
-        if !self.is_slow(lasted) {
+        self.tell(slow);
+    }
+
+    /// Logs that the store took long to say why there is no issuer for a name.
+    pub(crate) fn tell_of_failure(
+        &self,
+        name: &SequenceName,
+        error: &StoreError,
+        lasted: Duration,
+    ) {
+        self.tell(SlowRefill {
+            key: &CounterKey::whole(name.clone()),
+            store: "",
+            lasted,
+            n_attempts: None,
+            outcome: ("failed", Some(error.to_string())),
+        });
+    }
+
+    fn tell(&self, slow: SlowRefill<'_>) {
+        if !self.is_slow(slow.lasted) {
             return;
         }
-        let (word, error) = in_words(outcome);
-        let store = match outcome {
-            Ok(block) => block.store().unwrap_or_default(),
-            Err(_) => store_of_issuer(),
-        };
-        let Some(line) = self.told.line(store.clone(), "", Instant::now()) else {
+        let Some(line) = self.told.line(slow.store.to_owned(), "", Instant::now()) else {
             return;
         };
+        let (word, error) = slow.outcome;
         tracing::warn!(
             target: TARGET,
-            sequence = key.sequence.as_str(),
-            period = key.period.shown(),
+            sequence = slow.key.sequence.as_str(),
+            period = slow.key.period.shown(),
             error,
-            store = Some(store.as_str()).filter(|store| !store.is_empty()),
+            store = Some(slow.store).filter(|store| !store.is_empty()),
             outcome = word,
-            duration_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX),
-            attempts = progress.n_attempts(),
+            duration_ms = u64::try_from(slow.lasted.as_millis()).unwrap_or(u64::MAX),
+            attempts = slow.n_attempts,
             n_untold = line.n_untold,
             "a refill was slow"
         );
     }
+}
+
+/// A refill that may have been slow.
+struct SlowRefill<'a> {
+    key: &'a CounterKey,
+    /// The name of the store; empty if it is not known.
+    store: &'a str,
+    lasted: Duration,
+    n_attempts: Option<u32>,
+    /// The outcome as one word, with the error of a failed refill.
+    outcome: (&'static str, Option<String>),
 }
 
 /// Returns the outcome as one word, with the error of a failed refill.
@@ -80,10 +117,8 @@ fn in_words(outcome: &Result<Unpublished, StoreError>) -> (&'static str, Option<
     match outcome {
         Ok(block) if block.is_adopted() => ("adopted", None),
         Ok(_) => ("reserved", None),
-        // The store answered how to ask for this sequence, and the callers wait on.
-        Err(
-            StoreError::TimeOrdered(_) | StoreError::HasPeriods(_) | StoreError::OtherOrder { .. },
-        ) => ("learned", None),
+        // The sequence needs another issuer by now, and the callers wait on.
+        Err(StoreError::Changed(_)) => ("learned", None),
         Err(error) => ("failed", Some(error.to_string())),
     }
 }

@@ -28,7 +28,7 @@ use odometer_process::{
     faults::{self, Fault},
 };
 use odometer_store::{
-    LeaseError, LeaseGrant, LeaseWanted, Resolved, StoreError, WorkerChoice, WorkerPool,
+    LeaseError, LeaseGrant, LeaseWanted, ReadCounter, StoreError, WorkerChoice, WorkerPool,
 };
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
@@ -79,32 +79,6 @@ pub(crate) enum Purpose {
 }
 
 impl SequenceActor {
-    /// Learns that the sequence is time-ordered. The waiters then get its ids.
-    pub(crate) fn learn_snowflake(&mut self, mut known: Resolved) {
-        // The next reservation must read the counter, instead of trying the remembered one.
-        known.trusted = false;
-        let layout = known.definition.layout.unwrap_or_default();
-        if self.issuer.remaining() > 0 {
-            // These numbers are from before a recovery, when the sequence was another one.
-            self.give_back();
-        }
-        if let Some(other) = self.issuer.snowflake()
-            && *other.layout() != layout
-        {
-            self.leave_snowflake();
-        }
-        self.issuer.note_known(known, None);
-        self.issuer.learn_layout(&layout);
-        self.leasing.looked_at = Some(Instant::now());
-        self.enforce();
-    }
-
-    /// Stops treating the sequence as time-ordered. Only a recovery can make this necessary.
-    pub(crate) fn leave_snowflake(&mut self) {
-        self.close_snowflake();
-        self.issuer.forget_layout();
-    }
-
     /// Reserves more time or takes another worker id, because the reserved time is used up.
     ///
     /// A renewal brings as much time as has passed since the previous renewal. So ids that are
@@ -246,14 +220,7 @@ impl SequenceActor {
             // clock.
             Purpose::First if is_held => self.renew(snowflake, context),
             Purpose::First if !self.has_looked() => {
-                if self.queue.is_empty() && !self.dedicated_queue.is_empty() {
-                    // The request does not show that these callers wait.
-                    self.urgency.notify_one();
-                }
-                let request = self.request(&PendingWork::Refill);
-                self.in_flight = Some(PendingWork::Refill);
-                self.state = ActorState::Reserving;
-                self.reserve(request, context);
+                self.look(context);
             }
             Purpose::Instead(wait) if self.shared.settings.worker.is_some() => {
                 self.refuse_unserved(snowflake, &clock_behind(wait), context);
@@ -264,13 +231,53 @@ impl SequenceActor {
         }
     }
 
-    /// Refuses the waiters, because the store did not answer that the sequence lives.
-    pub(crate) fn look_failed(&mut self, error: &StoreError, context: &mut Context<Self>) {
-        let told = self.caller_error(error);
-        self.note_refusal(&told);
-        if let Some(snowflake) = self.issuer.snowflake() {
-            self.refuse_unserved(&snowflake, &told, context);
+    /// Asks the store whether the sequence lives.
+    fn look(&mut self, context: &mut Context<Self>) {
+        self.in_flight = Some(PendingWork::Look);
+        self.state = ActorState::Reserving;
+        let (shared, name) = (Arc::clone(&self.shared), self.issuer.key.sequence.clone());
+        let call = self.call_of(&PendingWork::Look);
+        let looking = async move { shared.store.resolve(&name, None).await };
+        let looking = looking.instrument(call.clone());
+        context.spawn(
+            looking
+                .into_actor(self)
+                .map(move |outcome, actor, context| {
+                    actor.in_flight = None;
+                    call.in_scope(|| actor.looked(outcome, context));
+                }),
+        );
+    }
+
+    fn looked(&mut self, outcome: Result<ReadCounter, StoreError>, context: &mut Context<Self>) {
+        let is_leaving = self.state == ActorState::Draining;
+        match outcome {
+            Ok(found)
+                if found
+                    .known
+                    .definition
+                    .has_same_issuer(&self.issuer.definition()) =>
+            {
+                self.issuer.note_known(found.known, None);
+                self.leasing.looked_at = Some(Instant::now());
+                self.enforce();
+            }
+            Ok(_) | Err(StoreError::NotFound | StoreError::Elsewhere(_)) if !is_leaving => {
+                self.give_way(context);
+                return;
+            }
+            Ok(_) => {}
+            // No worker id is leased without the answer that the sequence lives.
+            Err(error) => {
+                let told = self.caller_error(&error);
+                self.note_refusal(&told);
+                if let Some(snowflake) = self.issuer.snowflake().map(Arc::clone) {
+                    self.refuse_unserved(&snowflake, &told, context);
+                }
+                self.tell_loading();
+            }
         }
+        self.go_on(context);
     }
 
     /// Forgets why the last lease was refused, because the reason may be gone.
@@ -281,6 +288,12 @@ impl SequenceActor {
     /// Returns whether the store has just answered that the sequence lives. The answer serves for
     /// one lease.
     fn has_looked(&mut self) -> bool {
+        let mut memory = self.issuer.memory.lock();
+        // The issuer was made of such an answer.
+        if memory.take_is_first() && memory.idle_for(Instant::now()) < LOOK_TTL {
+            return true;
+        }
+        drop(memory);
         let looked_at = self.leasing.looked_at.take();
         looked_at.is_some_and(|at| at.elapsed() < LOOK_TTL)
     }

@@ -15,7 +15,7 @@ use odometer_process::{
     faults::{self, Fault},
     metrics::AbandonedCause,
 };
-use odometer_store::{BlockFate, Resolved, StoreError, Unpublished, Want};
+use odometer_store::{BlockFate, StoreError, Unpublished, Want};
 
 use crate::{
     actor::{ActorState, PendingWork, SequenceActor},
@@ -137,23 +137,6 @@ impl SequenceActor {
                     .store
                     .write_journal(share.row(), BlockFate::HandedOver);
             }
-        }
-    }
-
-    /// Learns that the sequence has another order than memory knew. The waiters are then served in
-    /// that order.
-    pub(crate) fn learn_order(&mut self, known: Resolved, rate: Option<f64>) {
-        self.issuer.note_known(known, rate);
-        self.enforce();
-    }
-
-    /// Puts callers back to the front of their queue, because the store must be asked in another
-    /// way.
-    pub(crate) fn resume_waiting(&mut self, purpose: Option<PendingWork>) {
-        match purpose {
-            Some(PendingWork::Group(group)) => self.queue.put_back(group),
-            Some(PendingWork::Dedicated(group)) => self.dedicated_queue.put_back(group),
-            Some(PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal) | None => {}
         }
     }
 

@@ -89,6 +89,13 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             // The actors run on this thread, too.
             tokio::task::yield_now().await;
         }
+        if let Some(periods) = issuer.periods() {
+            let is_idle = issuer.idle_for(now) >= shared.settings.unload_after;
+            if is_idle && periods.close_if_empty() {
+                shared.dismiss_periods(&issuer);
+            }
+            continue;
+        }
         let is_parked = matches!(&*issuer.actor.lock(), ActorLink::Parked);
         let sampled = is_parked.then(|| issuer.sample(now));
         let sampled = sampled.filter(|sampled| sampled.n_issued > 0);
@@ -97,8 +104,6 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             shared.histories.begin(&issuer, sampled);
         }
         let idle_for = issuer.idle_for(now);
-        let is_head = issuer.periods().is_some_and(|periods| !periods.is_empty());
-        let has_no_sequence = !is_head && !issuer.is_known() && idle_for >= INTERVAL;
         // After the end of a period, no more calls for it are expected.
         let unload_after = if issuer.is_over() {
             shared.settings.park_after
@@ -106,9 +111,9 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             shared.settings.unload_after
         };
         shared.fetch_next_period(&issuer, now);
-        if issuer.is_ahead() || is_head {
-            // The issuer waits for its period to begin, or leads to issuers that are in use.
-        } else if idle_for >= unload_after || has_no_sequence {
+        if issuer.is_ahead() {
+            // The issuer waits for its period to begin.
+        } else if idle_for >= unload_after || (!issuer.is_known() && idle_for >= INTERVAL) {
             shared.tell(&issuer, Command::Unload);
         } else if is_used && issuer.wants_prefetch() {
             shared.tell(&issuer, Command::LowWater);
@@ -142,7 +147,7 @@ impl Shared {
             return;
         };
         // If memory is full, the block is reserved when a caller asks for it.
-        if let Ok(next) = self.member(&head, &periods, next)
+        if let Ok(next) = self.member(&head, periods, next)
             && !next.is_known()
         {
             // No caller waits for this.

@@ -6,7 +6,7 @@
 
 use std::{
     sync::{Arc, Weak, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::{StreamExt, stream};
@@ -86,18 +86,18 @@ async fn load_one(shared: &Arc<Shared>, key: CounterKey) {
 /// Returns the issuer of a counter; `None` if its calendar period is not the present one. Also
 /// `None` if memory is full or the store gives no answer: callers load these names later.
 async fn issuer(shared: &Arc<Shared>, key: CounterKey) -> Option<Arc<Issuer>> {
-    let head = shared.issuer(&key.sequence).ok()?;
-    if key.period.is_none() {
-        return Some(head);
-    }
-    let until = Instant::now() + TIMEOUT;
-    let periods = shared.periods(&head, until).await.ok()?;
-    let chosen = periods.choose(Some(&key.period), clock::now_ms()).ok()?;
+    let period = Some(&key.period).filter(|period| !period.is_none());
+    let head = shared.resolve(&key.sequence, period).await.ok()?;
+    let (Some(period), Some(periods)) = (period, head.periods()) else {
+        let fits = period.is_none() && head.periods().is_none();
+        return fits.then_some(head);
+    };
+    let chosen = periods.choose(Some(period), clock::now_ms()).ok()?;
     let is_present = chosen
         .span
         .is_none_or(|span| span.contains(clock::now_ms()));
     if !is_present {
         return None;
     }
-    shared.member(&head, &periods, chosen).ok()
+    shared.member(&head, periods, chosen).ok()
 }

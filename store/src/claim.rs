@@ -65,12 +65,6 @@ impl Database {
         }
     }
 
-    fn contradicted_by(&self, guard: &HeartbeatGuard) -> StoreError {
-        self.heartbeat.contradicted(guard);
-        self.connection.refresh.notify_one();
-        StoreError::WentBack
-    }
-
     /// Notes that a name is to live in the store that its definition names. If the name was claimed
     /// earlier, or lives here, returns that placement instead.
     pub(crate) async fn claim(

@@ -32,8 +32,9 @@ use tokio::{
 
 use crate::{
     change::refresh::Refresher,
+    error::StoreError,
     fitness::MonitoredTables,
-    heartbeat::Heartbeat,
+    heartbeat::{Heartbeat, HeartbeatGuard},
     identity::DatabaseIdentity,
     journal::{overlap::Overlaps, prune::Pruner, writer::Journal},
     outcome::{Contact, News, ServingDatabase},
@@ -249,6 +250,15 @@ impl Database {
     /// Returns whether this replica may count for strict order, if that is known.
     pub(crate) fn agrees(&self) -> Option<bool> {
         *self.agreed.borrow()
+    }
+
+    /// Notes that the store went back for all names, because the guard did not hold, and returns
+    /// the error.
+    pub(crate) fn contradicted_by(&self, guard: &HeartbeatGuard) -> StoreError {
+        self.heartbeat.contradicted(guard);
+        // An operator may have recovered the database already, so the next poll runs at once.
+        self.connection.refresh.notify_one();
+        StoreError::WentBack
     }
 
     /// Notes a problem of the database that does not pass by waiting.

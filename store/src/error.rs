@@ -6,7 +6,6 @@ use odometer_core::definition::{Definition, DefinitionError};
 
 use thiserror::Error;
 
-use crate::outcome::Resolved;
 use odometer_core::name::SequenceName;
 use odometer_database::failure::{Cause, StatementFailure};
 
@@ -31,23 +30,12 @@ pub enum StoreError {
     Exhausted { left: u64 },
     #[error("a block may have at most {limit} numbers")]
     TooLarge { limit: u64 },
-    /// The sequence has another order than the request assumed.
-    #[error("the sequence has another order")]
-    OtherOrder {
-        known: Box<Resolved>,
-        /// The rate that is stored with the counter.
-        rate: Option<f64>,
-    },
     #[error("the sequence is retired")]
     Retired,
-    /// The request must name a period, or names a period that does not fit the sequence's calendar.
-    /// The `Resolved` belongs to the sequence.
-    #[error("the sequence counts in periods")]
-    HasPeriods(Box<Resolved>),
-    /// The request names a period, and the sequence has none. The `Resolved` belongs to its one
-    /// counter.
-    #[error("the sequence does not count in periods")]
-    NoPeriods(Box<Resolved>),
+    /// The sequence has another kind, another order or other periods than the request assumed. The
+    /// definition is the one that the sequence has now.
+    #[error("the sequence is another one than was assumed")]
+    Changed(Arc<Definition>),
     #[error("the period is removed")]
     PeriodRemoved,
     /// Removed periods count too, because their tombstones stay.
@@ -55,10 +43,6 @@ pub enum StoreError {
     TooManyPeriods { limit: u64 },
     #[error("not for this kind of sequence")]
     NotForKind,
-    /// The sequence issues snowflake ids and does not count. The `Resolved` belongs to the
-    /// sequence.
-    #[error("the sequence is time-ordered")]
-    TimeOrdered(Box<Resolved>),
     #[error("{0}")]
     Definition(DefinitionError),
     #[error("the sequence exists")]

@@ -34,6 +34,7 @@ mod redis;
 mod removal;
 mod repeat;
 mod reservation;
+mod resolution;
 mod rows;
 mod schema;
 mod settings;
@@ -57,6 +58,7 @@ pub use outcome::{
 pub use outcome::{Contact, Resolved};
 pub use outcome::{DatabaseHealth, RedisHealth, StoreHealth};
 pub use reservation::{
+    counter_read::ReadCounter,
     progress::ReservationProgress,
     request::{ReserveRequest, Reserved, Unpublished, Want},
 };

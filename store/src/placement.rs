@@ -20,9 +20,11 @@ use odometer_process::{
 use parking_lot::Mutex;
 
 use crate::outcome::LocalPlacement;
+use crate::reservation::counter_read::ReadCounter;
+use crate::rows::counter::SeenCounter;
 use crate::store::Store;
 use crate::stores::Stores;
-use crate::{Act, Altered, ChangeRequest, ReserveRequest, StoreError, Unpublished};
+use crate::{Act, Altered, ChangeRequest, StoreError};
 
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::homes";
@@ -188,75 +190,52 @@ impl Stores {
         outcome
     }
 
-    /// Reserves in the store in which a name lives. If that store is not known, finds it or creates
-    /// the name.
-    pub(crate) async fn reserve_in_placement(
+    /// Reads the definition and the counter of a name, in the store in which the name lives.
+    pub(crate) async fn resolve_in_placement(
         &self,
-        mut request: ReserveRequest,
-    ) -> Result<Unpublished, StoreError> {
-        let known = request.known.as_ref();
-        if let Some(index) = known.and_then(|known| self.index_of(&known.definition.store)) {
-            let mut there = request.clone();
-            // If the name is gone there, it may live in another store by now. So it is not created
-            // there.
-            there.template = None;
-            match self.reserve_in(index, there).await {
-                Err(StoreError::NotFound | StoreError::Elsewhere(_)) => {}
-                outcome => return outcome,
-            }
-            self.placements.forget(&request.key.sequence);
-            request.known = None;
-        }
-        self.reserve_unknown(request).await
-    }
-
-    async fn reserve_in(
-        &self,
-        index: usize,
-        request: ReserveRequest,
-    ) -> Result<Unpublished, StoreError> {
-        let receiver = self.at(index).reserve(request);
-        // The receiver fails only when the store ends.
-        receiver.await.unwrap_or(Err(StoreError::Unavailable))
-    }
-
-    /// Reserves for a name whose store is not known. Outside the default store, a name is created
-    /// only after a claim.
-    async fn reserve_unknown(
-        &self,
-        mut request: ReserveRequest,
-    ) -> Result<Unpublished, StoreError> {
-        let name = request.key.sequence.clone();
-        let asked = request.template.take();
+        name: &SequenceName,
+        last_seen: Option<SeenCounter>,
+    ) -> Result<ReadCounter, StoreError> {
         for _look in 0..LOOKS {
-            let found = self.remembered_or_asked(&name).await?;
-            let was_there = matches!(found, Placement::In(_));
-            let (index, template) = match found {
-                Placement::In(0) => {
-                    let is_of_it =
-                        |template: &Arc<Definition>| self.index_of(&template.store) == Some(0);
-                    (0, asked.clone().filter(is_of_it))
+            let was_remembered = self.placements.get(name).is_some();
+            let index = match self.remembered_or_asked(name).await? {
+                Placement::In(index) | Placement::Claimed(index, _) => index,
+                Placement::Absent => return Err(StoreError::NotFound),
+            };
+            match self.at(index).resolve(name, last_seen).await {
+                // The name may live in another store by now.
+                Err(StoreError::NotFound | StoreError::Elsewhere(_)) if was_remembered => {
+                    self.placements.forget(name);
                 }
-                Placement::In(index) => (index, None),
-                Placement::Claimed(index, definition) => {
-                    (index, asked.as_ref().map(|_may_be_created| definition))
-                }
-                Placement::Absent => match self.store_for_creation(&name, asked.as_ref()).await? {
-                    Some(index) => (index, asked.clone()),
+                Err(StoreError::Elsewhere(_)) if index == 0 && !self.has_one() => {}
+                outcome => return outcome.inspect(|_found| self.placements.note(name, index)),
+            }
+        }
+        Err(StoreError::Deadline)
+    }
+
+    /// Creates a name, and returns what was written. Outside the default store, a name is created
+    /// only after a claim. A name that exists by now is read.
+    pub(crate) async fn create_in_placement(
+        &self,
+        name: &SequenceName,
+        template: &Arc<Definition>,
+        last_seen: Option<SeenCounter>,
+    ) -> Result<ReadCounter, StoreError> {
+        for _look in 0..LOOKS {
+            let (index, definition) = match self.ask(name).await? {
+                Placement::In(index) if self.has_one() => (index, template),
+                Placement::In(_) => return self.resolve_in_placement(name, last_seen).await,
+                Placement::Claimed(index, ref claimed) => (index, &Arc::clone(claimed)),
+                Placement::Absent => match self.store_for_creation(name, template).await? {
+                    Some(index) => (index, template),
                     None => continue,
                 },
             };
-            request.template = template;
-            match self.reserve_in(index, request.clone()).await {
-                Err(StoreError::Elsewhere(_)) if index == 0 => {}
-                Err(StoreError::NotFound | StoreError::Elsewhere(_)) if was_there => {}
-                Ok(block) => {
-                    self.placements.note(&name, index);
-                    return Ok(block);
-                }
-                Err(error) => return Err(error),
+            match self.at(index).create(name, definition, last_seen).await {
+                Err(StoreError::Elsewhere(_)) if index == 0 && !self.has_one() => {}
+                outcome => return outcome.inspect(|_made| self.placements.note(name, index)),
             }
-            self.placements.forget(&name);
         }
         Err(StoreError::Deadline)
     }
@@ -266,9 +245,8 @@ impl Stores {
     async fn store_for_creation(
         &self,
         name: &SequenceName,
-        template: Option<&Arc<Definition>>,
+        template: &Arc<Definition>,
     ) -> Result<Option<usize>, StoreError> {
-        let template = template.ok_or(StoreError::NotFound)?;
         let index = self.index_of(&template.store).unwrap_or(0);
         if index > 0 {
             // A name that the store refuses must leave no claim.
@@ -307,7 +285,7 @@ impl Stores {
                     let altered = self.at(index).alter(self.aimed_at(index, &change)).await;
                     altered.inspect(|_| self.placements.note(&name, index))
                 }
-                Placement::Absent => Box::pin(self.create(&change)).await,
+                Placement::Absent => Box::pin(self.create_by_change(&change)).await,
             };
             if !matches!(altered, Err(StoreError::Elsewhere(_))) {
                 return altered;
@@ -330,7 +308,7 @@ impl Stores {
     }
 
     /// Creates a name that lives nowhere.
-    async fn create(&self, change: &ChangeRequest) -> Result<Altered, StoreError> {
+    async fn create_by_change(&self, change: &ChangeRequest) -> Result<Altered, StoreError> {
         let Act::Define {
             change: wanted,
             template,

@@ -18,7 +18,6 @@ use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
 };
-use tracing::Instrument as _;
 
 use crate::{
     Altered, BlockFate, ChangeRequest, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest,
@@ -26,6 +25,7 @@ use crate::{
     journal::recent,
     outcome::{Contact, Following},
     placement::RememberedPlacements,
+    reservation::counter_read::ReadCounter,
     settings::{Process, StoresSettings},
     store::Store,
 };
@@ -220,24 +220,41 @@ impl Stores {
         })
     }
 
+    /// Reads the definition and the counter of a name, which say what issues its numbers.
+    /// `last_seen` is the counter as this process last saw it. The counter never falls below this.
+    ///
+    /// # Errors
+    /// `NotFound`, `Retired`, or why the store did not answer.
+    pub fn resolve<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        last_seen: Option<SeenCounter>,
+    ) -> BoxFuture<'a, Result<ReadCounter, StoreError>> {
+        Box::pin(self.resolve_in_placement(name, last_seen))
+    }
+
+    /// Creates a sequence, and returns its definition and its counter. If the name exists by now,
+    /// they are read.
+    ///
+    /// # Errors
+    /// `TooMany`, `Definition`, or as for [`Stores::resolve`].
+    pub fn create<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        definition: &'a Arc<Definition>,
+        last_seen: Option<SeenCounter>,
+    ) -> BoxFuture<'a, Result<ReadCounter, StoreError>> {
+        Box::pin(self.create_in_placement(name, definition, last_seen))
+    }
+
     /// Reserves in a task that runs to its end. The outcome arrives at the receiver.
     pub fn reserve(
-        self: &Arc<Self>,
+        &self,
         request: ReserveRequest,
     ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
-        if self.has_one() {
-            return self.default.reserve(request);
-        }
-        let (answer, receiver) = oneshot::channel();
-        let stores = Arc::clone(self);
-        let call = request.progress.call();
-        let reserving = async move {
-            let outcome = stores.reserve_in_placement(request).await;
-            // If the outcome is dropped with a block in it, the block counts as abandoned.
-            let _gone = answer.send(outcome);
-        };
-        self.default.tasks().spawn(reserving.instrument(call));
-        receiver
+        let counted_by = request.counted_by.as_ref();
+        let index = counted_by.and_then(|definition| self.index_of(&definition.store));
+        self.at(index.unwrap_or(0)).reserve(request)
     }
 
     /// Returns the highest number of reservations that one database had under way at once.
@@ -367,7 +384,7 @@ impl Stores {
     /// Returns what is known of one number.
     ///
     /// # Errors
-    /// `NotFound`, `HasPeriods`, `NoPeriods`, `PeriodRemoved`, or why the store did not answer.
+    /// `NotFound`, `Changed`, `PeriodRemoved`, or why the store did not answer.
     pub fn trace<'a>(
         &'a self,
         key: &'a CounterKey,

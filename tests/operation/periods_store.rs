@@ -10,7 +10,7 @@ use odometer_core::{
     block::Block,
     definition::{Definition, DefinitionChange},
     name::SequenceName,
-    period::{CounterKey, Period},
+    period::{CounterKey, Period, PeriodKind},
 };
 use odometer_process::metrics::Metrics;
 use odometer_store::{
@@ -44,14 +44,13 @@ async fn each_period_is_counted_from_the_start(backend: Backend) {
     }
     // The counter that the sequence was created with issues nothing, and the error says why.
     let refused = reserve(&store, &key("orders", ""), 1).await;
-    let Err(StoreError::HasPeriods(known)) = refused else {
+    let Err(StoreError::Changed(definition)) = refused else {
         panic!("numbers without a period: {refused:?}");
     };
-    assert_eq!(known.seen.next_value, 10);
     let whole = CounterKey::whole(name("orders"));
     let (listed, seen) = store.look_up(&whole).await.expect("it is there");
-    assert_eq!(listed.definition, known.definition);
-    assert_eq!(seen, Some(known.seen));
+    assert_eq!(listed.definition, definition);
+    assert_eq!(seen.expect("it has a counter").next_value, 10);
     let day = key("orders", "20261120");
     let (_, seen) = store.look_up(&day).await.expect("it is there");
     assert_eq!(seen.expect("it was used").next_value, 20);
@@ -66,15 +65,12 @@ async fn each_period_is_counted_from_the_start(backend: Backend) {
         .expect("it is defined");
     let refused = reserve(&store, &key("plain", "20261120"), 1).await;
     assert!(
-        matches!(refused, Err(StoreError::NoPeriods(_))),
+        matches!(refused, Err(StoreError::Changed(_))),
         "{refused:?}"
     );
     let refused = reserve(&store, &key("never-seen", "20261120"), 1).await;
-    assert!(
-        matches!(refused, Err(StoreError::NoPeriods(_))),
-        "{refused:?}"
-    );
-    assert_eq!(database.next_value("never-seen").await, Some(1));
+    assert!(matches!(refused, Err(StoreError::NotFound)), "{refused:?}");
+    assert_eq!(database.next_value("never-seen").await, None);
     store.close(Duration::from_secs(5)).await;
 }
 
@@ -195,7 +191,7 @@ async fn a_period_is_advanced_by_itself(backend: Backend) {
     let reserved = reserve(&store, &used, 5).await.expect("a block");
     let refused = advance(&store, &key("orders", ""), 100).await;
     assert!(
-        matches!(refused, Err(StoreError::HasPeriods(_))),
+        matches!(refused, Err(StoreError::Changed(_))),
         "{refused:?}"
     );
     for key in [&used, &unused] {
@@ -320,17 +316,37 @@ async fn reserve_on(
     count: u64,
     known: Option<Resolved>,
 ) -> Result<Reserved, StoreError> {
+    let counted_by = match &known {
+        Some(known) => Arc::clone(&known.definition),
+        None => counted_by(store, key).await?,
+    };
     let request = ReserveRequest {
         key: key.clone(),
-        counted_by: None,
+        counted_by: Some(counted_by),
         last_seen: known.as_ref().map(|known| known.seen),
+        is_first: known.is_none(),
         known,
         want: Want::Exactly(count),
         adopt_from: None,
-        template: Some(Arc::default()),
         urgency: Arc::default(),
         progress: Arc::default(),
     };
     let outcome = store.reserve(request).await.expect("it is answered");
     Ok(outcome?.publish_for(true).expect("it is ours"))
+}
+
+/// The definition by which an issuer of the counter is made: one that has the period, or none.
+async fn counted_by(store: &Arc<Stores>, key: &CounterKey) -> Result<Arc<Definition>, StoreError> {
+    let mut definition = store.resolve(&key.sequence, None).await?.known.definition;
+    let has_periods = definition.period != PeriodKind::None;
+    if has_periods == key.period.is_none() {
+        // A replica that does not know the sequence yet may be wrong.
+        let wrong = Arc::make_mut(&mut definition);
+        wrong.period = if has_periods {
+            PeriodKind::None
+        } else {
+            PeriodKind::Keyed
+        };
+    }
+    Ok(definition)
 }

@@ -245,6 +245,16 @@ impl Definition {
             && self.year_starts == other.year_starts
     }
 
+    /// Returns whether the same issuer serves both definitions: they have the same kind, order and
+    /// periods, and their ids have the same layout.
+    #[must_use]
+    pub fn has_same_issuer(&self, other: &Self) -> bool {
+        self.kind == other.kind
+            && self.order == other.order
+            && self.layout == other.layout
+            && self.has_same_periods(other)
+    }
+
     /// Counts the numbers that are left from `next_value` up to the [`limit`](Self::limit), which
     /// is included.
     #[must_use]

@@ -140,18 +140,18 @@ impl<S> WarmFirst<S> {
     fn take(&self, plain: &PlainRequest<'_>) -> Option<HttpResponse> {
         let (directory, asked, wanted) = (&self.directory, &plain.asked, plain.wanted);
         let period = asked.period.as_ref().map(Period::as_str);
+        let pinned = directory.pin();
         let Some(count) = asked.count else {
-            return directory.take_warm(plain.name, period, |shown, value| {
-                reply::one(shown, value, wanted)
-            });
+            let taken = pinned.take(plain.name, period)?;
+            return Some(reply::one(taken.shown(), taken.numbers, wanted));
         };
         if large_replies::is_large(reply::most_bytes(directory, plain.name, asked, wanted)) {
             return None;
         }
         let batch = (count.get(), asked.contiguous);
-        directory.take_batch_warm(plain.name, period, batch, |shown, ranges| {
-            reply::batch(shown, ranges, asked.ids, wanted)
-        })
+        let taken = pinned.take_batch(plain.name, period, batch)?;
+        let ranges = taken.numbers.as_slice();
+        Some(reply::batch(taken.shown(), ranges, asked.ids, wanted))
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn most_bytes(
         return unknown;
     }
     let period = asked.period.as_ref().map(Period::as_str);
-    let printer = directory.printer(name, period);
+    let printer = directory.pin().printer(name, period);
     printer.map_or(unknown, |printer| with_ids_of(room_of(printer.as_ref())))
 }
 

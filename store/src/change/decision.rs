@@ -63,7 +63,7 @@ pub(crate) fn decide(
     admit(act, change.condition, model)?;
     let period = act.period();
     let counter = MergedCounter::of(parts, &definition, &period);
-    admit_period(act, &definition, model.version, &counter, parts)?;
+    admit_period(act, &definition, &counter, parts)?;
     if !period.is_none() && counter.is_new {
         rules.admit_new_period(&definition, parts)?;
     }
@@ -305,13 +305,12 @@ fn is_as(part: &Prepared, newest: &PreparedRow) -> bool {
 fn admit_period(
     act: &Act,
     definition: &Arc<Definition>,
-    version: i64,
     counter: &MergedCounter,
     parts: &[Prepared],
 ) -> Result<(), StoreError> {
     match act {
         Act::Advance { period, .. } => {
-            period::check(period, definition, version, None)?;
+            period::check(period, definition)?;
             let mut rows = parts.iter().filter_map(|part| part.row.as_ref());
             let by_age = rows
                 .any(|row| catalog::is_removed_by_age(period, &row.model.periods_removed_through));

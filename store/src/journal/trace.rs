@@ -94,8 +94,7 @@ impl Database {
         }
         let definition = self.definition_of(&entry)?;
         let definition = Arc::new(definition);
-        let (version, counter) = (entry.definition_version, entry.counter());
-        period::check(&key.period, &definition, version, counter)?;
+        period::check(&key.period, &definition)?;
         // A period without a counter counts as if the counter were created now.
         let unused = || {
             let baseline = found.baseline.filter(|_| !key.period.is_none())?;
@@ -104,6 +103,7 @@ impl Database {
                 version: baseline.version(),
             })
         };
+        let counter = entry.counter();
         let seen = counter.map(|counter| counter.seen).or_else(unused);
         let seen = seen.ok_or_else(|| error::without_counter(&key.sequence))?;
         let rows = found.rows.into_iter().map(|row| Traced {

@@ -174,9 +174,7 @@ impl StrictReservation<'_> {
         reservation.until = self.until;
         match Box::pin(reservation.run()).await {
             Ok(reserved) => Ok(StepOutcome::Done(Box::new(reserved))),
-            Err(StoreError::OtherOrder { known, .. })
-                if known.definition.order == Order::Strict =>
-            {
+            Err(StoreError::Changed(definition)) if definition.order == Order::Strict => {
                 self.counter.set_row_is_free(false);
                 Ok(StepOutcome::Again)
             }

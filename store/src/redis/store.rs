@@ -115,39 +115,21 @@ impl RedisStore {
         self: &Arc<Self>,
         request: ReserveRequest,
     ) -> Result<Reserved, StoreError> {
-        let is_known_strict = request
-            .known
-            .as_ref()
-            .is_some_and(|known| known.definition.order == Order::Strict);
+        let counted_by = request.counted_by.as_ref();
+        let is_strict = counted_by.is_some_and(|by| by.order == Order::Strict);
         let count = match &request.want {
+            Want::Strict { count, .. } | Want::Exactly(count) | Want::Handover(count) => *count,
             Want::Refill(_) => return self.reserve_relaxed(request).await,
-            Want::Strict { count, .. } => *count,
-            Want::Exactly(count) | Want::Handover(count) => *count,
         };
-        let is_strict = matches!(request.want, Want::Strict { .. });
-        if !is_strict && !is_known_strict {
-            match self.reserve_relaxed(request.clone()).await {
-                // The order turned out to be strict.
-                Err(StoreError::OtherOrder { .. }) => {}
-                outcome => return outcome,
-            }
+        if !is_strict {
+            return self.reserve_relaxed(request).await;
         }
         self.agree().await?;
-        let again = (!is_strict).then(|| request.clone());
-        match StrictReservation::new(self, request, count)
-            .await?
-            .run()
-            .await
-        {
-            Err(StoreError::OtherOrder { known, rate }) => match again {
-                Some(request) => self.reserve_relaxed(request).await,
-                None => Err(StoreError::OtherOrder { known, rate }),
-            },
-            outcome => outcome,
-        }
+        let reservation = StrictReservation::new(self, request, count).await?;
+        reservation.run().await
     }
 
-    /// Reserves a block from the database, unless the order turns out to be strict.
+    /// Reserves a block from the database, unless its sequence has strict order by now.
     async fn reserve_relaxed(&self, request: ReserveRequest) -> Result<Reserved, StoreError> {
         let reservation = Reservation::new(&self.database, request);
         Box::pin(reservation.with_strict_in(StrictIn::Redis).run()).await

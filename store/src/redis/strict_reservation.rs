@@ -6,10 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_core::{
-    definition::Order,
-    sizing::{self, Demand, SizeReason},
-};
+use odometer_core::sizing::{self, Demand, SizeReason};
 use odometer_database::{backoff::Backoff, connection::Health, failure::StatementFailure};
 use odometer_process::{
     clock::now_ms,
@@ -246,14 +243,7 @@ impl<'a> StrictReservation<'a> {
         let mut reservation = Reservation::new(&self.store.database, self.request.clone())
             .with_strict_in(StrictIn::Redis);
         reservation.until = self.until;
-        let looked = Box::pin(reservation.look()).await?;
-        if looked.known.definition.order == Order::Relaxed {
-            return Err(StoreError::OtherOrder {
-                known: Box::new(looked.known),
-                rate: looked.rate,
-            });
-        }
-        Ok(looked)
+        Box::pin(reservation.look()).await
     }
 
     /// Checks that the row is not behind Redis. What Redis knows of a counter was in the row

@@ -10,6 +10,7 @@ use std::{sync::Arc, time::Instant};
 use odometer_core::{
     block::Block,
     definition::{Definition, Order},
+    name::SequenceName,
     period::CounterKey,
     sizing::SizeReason,
 };
@@ -27,13 +28,14 @@ use uuid::Uuid;
 use crate::ReserveRequest;
 use crate::Reserved;
 use crate::Resolved;
+use crate::Want;
 use crate::database::Database;
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::{
     attempt_error::{AttemptError, survive},
     counter_read::{self, ReadCounter, StrictIn},
-    one_row, period,
+    one_row,
     stripe_constraints::StripeConstraints,
     uncertain_writes::UncertainCounter,
 };
@@ -98,7 +100,28 @@ impl<'a> Reservation<'a> {
         self
     }
 
-    /// Reads the definition and the counter, and reserves nothing. Creates what does not exist yet.
+    /// Prepares to read a sequence and its counter without a period, whatever its definition is.
+    pub(crate) fn reading(
+        database: &'a Database,
+        name: &SequenceName,
+        last_seen: Option<SeenCounter>,
+    ) -> Self {
+        let request = ReserveRequest {
+            key: CounterKey::whole(name.clone()),
+            counted_by: None,
+            known: None,
+            is_first: true,
+            last_seen,
+            want: Want::Exactly(0),
+            adopt_from: None,
+            urgency: Arc::default(),
+            progress: Arc::default(),
+        };
+        Self::new(database, request)
+    }
+
+    /// Reads the definition and the counter, and reserves nothing. Creates the counter of a period
+    /// that has none yet.
     pub(crate) async fn look(mut self) -> Result<ReadCounter, StoreError> {
         let outcome = self.look_attempts().await;
         // The next reservation of this counter settles the writes with an unknown outcome.
@@ -200,7 +223,6 @@ impl<'a> Reservation<'a> {
         let Some(known) = self.known.clone() else {
             return Ok(None);
         };
-        self.check_order(&known)?;
         if known.definition.order == Order::Strict {
             self.check_window(&known)?;
             return Box::pin(self.add(guard, known)).await;
@@ -226,13 +248,13 @@ impl<'a> Reservation<'a> {
         self.raise(guard, known, block, granted.why).await
     }
 
-    /// Returns whether the counter is only remembered, and was not read in this reservation.
+    /// Returns whether the counter is only remembered: it was read neither for this reservation nor
+    /// just before it.
     pub(crate) fn is_only_remembered(&self) -> bool {
-        self.stored_rate.is_none()
+        self.stored_rate.is_none() && !self.request.is_first
     }
 
-    /// Reads the definition and the counter. Creates both if the name does not exist. Creates only
-    /// the counter if the period has none.
+    /// Reads the definition and the counter. Creates the counter if the period has none.
     pub(crate) async fn read(&mut self, guard: &HeartbeatGuard) -> Result<(), AttemptError> {
         let (key, guard_copy) = (self.counter.clone(), guard.clone());
         let look = self
@@ -244,10 +266,10 @@ impl<'a> Reservation<'a> {
             .await
             .map_err(AttemptError::Failed)?;
         if !guard.is_satisfied_by(look.heartbeat) {
-            return Err(AttemptError::Final(self.note_guard_failed(guard)));
+            return Err(AttemptError::Final(self.database.contradicted_by(guard)));
         }
         let Some(entry) = look.entry else {
-            return self.create(guard).await;
+            return Err(AttemptError::Final(self.missing()));
         };
         entry.check_here().map_err(AttemptError::Final)?;
         if let Some(agreed) = &self.constraints.agreed {
@@ -266,14 +288,7 @@ impl<'a> Reservation<'a> {
         if let Some(counter) = counter {
             self.check_forward(counter)?;
         }
-        period::check(&self.request.key.period, &definition, version, counter)
-            .map_err(AttemptError::Final)?;
-        if let Some(counted_by) = &self.request.counted_by
-            && !counted_by.has_same_periods(&definition)
-        {
-            let known = period::known(&definition, version, counter);
-            return Err(AttemptError::Final(StoreError::HasPeriods(Box::new(known))));
-        }
+        self.check_issuer(&definition)?;
         let Some(counter) = counter else {
             return self.create_counter(guard, &definition).await;
         };
@@ -291,6 +306,30 @@ impl<'a> Reservation<'a> {
         });
         self.settle_uncertain_write(counter.seen);
         Ok(())
+    }
+
+    /// Returns why there is no sequence. If this process has seen it, the store went back. After a
+    /// recovery the name may be created again, above everything that was seen.
+    fn missing(&self) -> StoreError {
+        if self.constraints.agreed.is_some() {
+            // The other members have the sequence, so it is copied from them.
+            return StoreError::Behind;
+        }
+        match self.may_be_created() {
+            true => StoreError::NotFound,
+            false => self.went_back(),
+        }
+    }
+
+    /// Refuses a sequence that needs another issuer than the one that asks.
+    fn check_issuer(&self, definition: &Arc<Definition>) -> Result<(), AttemptError> {
+        let counted_by = self.request.counted_by.as_ref();
+        let fits = counted_by.is_none_or(|counted_by| counted_by.has_same_issuer(definition));
+        if fits || faults::is(Fault::RefusalBelieved) {
+            return Ok(());
+        }
+        let definition = Arc::clone(definition);
+        Err(AttemptError::Final(StoreError::Changed(definition)))
     }
 
     /// Refuses a counter that is below what this process has seen: the store went back.
@@ -316,14 +355,6 @@ impl<'a> Reservation<'a> {
         StoreError::WentBack
     }
 
-    /// Notes that the store went back for all names, and returns the error.
-    pub(crate) fn note_guard_failed(&self, guard: &HeartbeatGuard) -> StoreError {
-        self.database.heartbeat.contradicted(guard);
-        // An operator may have recovered the database already, so the next poll runs at once.
-        self.database.connection.refresh.notify_one();
-        StoreError::WentBack
-    }
-
     fn definition(&self, entry: &catalog::CatalogEntry) -> Result<Arc<Definition>, AttemptError> {
         if let Some(known) = &self.request.known
             && known.definition_version == entry.definition_version
@@ -335,9 +366,9 @@ impl<'a> Reservation<'a> {
             tracing::error!(target: TARGET, sequence = self.request.key.sequence.as_str(), error = %error, "a stored definition cannot be read");
             AttemptError::Final(StoreError::Broken(error.to_string()))
         })?;
-        // Most sequences are created from the template, so they share one copy of the definition.
-        Ok(match &self.request.template {
-            Some(template) if **template == read => Arc::clone(template),
+        // All periods of a sequence share one copy of the definition.
+        Ok(match &self.request.counted_by {
+            Some(counted_by) if **counted_by == read => Arc::clone(counted_by),
             _ => Arc::new(read),
         })
     }

@@ -71,8 +71,10 @@ pub(crate) enum StrictIn {
 }
 
 /// The result of reading a sequence and one of its counters.
-pub(crate) struct ReadCounter {
-    pub(crate) known: Resolved,
-    pub(crate) rate: Option<f64>,
+#[derive(Clone, Debug)]
+pub struct ReadCounter {
+    pub known: Resolved,
+    /// The rate that is stored with the counter, in numbers a second; `None` if it was not read.
+    pub rate: Option<f64>,
     pub(crate) window: WindowRow,
 }

@@ -40,7 +40,6 @@ pub(crate) mod adoption;
 pub(crate) mod attempt_error;
 pub(crate) mod attempts;
 pub(crate) mod counter_read;
-pub(crate) mod create;
 pub(crate) mod entry;
 pub(crate) mod one_row;
 pub(crate) mod period;

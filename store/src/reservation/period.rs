@@ -19,19 +19,19 @@ use odometer_database::{
 use odometer_process::faults::{self, Fault};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, EntityTrait, QuerySelect, sea_query::LockType};
 
-use crate::error::StoreError;
+use crate::error::{self, StoreError};
 use crate::heartbeat::HeartbeatGuard;
-use crate::outcome::Resolved;
 use crate::reservation::{attempt_error::AttemptError, attempts::Reservation};
 use crate::rows::{
     catalog::{self, NO_PERIOD},
-    counter::{CounterRow, SeenCounter},
     creation_baseline::CreationBaseline,
     new_counter::{NewCounter, insert, n_others},
 };
 
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::reservation::period";
+/// Names the log target of lost counters.
+const LOST: &str = "odometer::store::reservation::birth";
 
 /// Refuses a counter that the sequence does not count in.
 ///
@@ -39,58 +39,29 @@ const TARGET: &str = "odometer::store::reservation::period";
 /// with periods gives no numbers.
 ///
 /// # Errors
-/// `HasPeriods`, `NoPeriods`, or `TimeOrdered` for a snowflake sequence.
-pub(crate) fn check(
-    period: &Period,
-    definition: &Arc<Definition>,
-    version: i64,
-    counter: Option<CounterRow>,
-) -> Result<(), StoreError> {
+/// `Changed`, with the definition that does not fit.
+pub(crate) fn check(period: &Period, definition: &Arc<Definition>) -> Result<(), StoreError> {
     let fits = catalog::has_periods(definition) != period.is_none();
-    let is_counted = definition.kind == Kind::Block;
-    if fits && is_counted {
+    if fits && definition.kind == Kind::Block {
         return Ok(());
     }
-    let known = Box::new(known(definition, version, counter));
-    Err(match (fits, period.is_none()) {
-        (true, _) => StoreError::TimeOrdered(known),
-        (false, true) => StoreError::HasPeriods(known),
-        (false, false) => StoreError::NoPeriods(known),
-    })
-}
-
-/// Returns what a caller learns of the sequence whose counter was refused.
-pub(crate) fn known(
-    definition: &Arc<Definition>,
-    version: i64,
-    counter: Option<CounterRow>,
-) -> Resolved {
-    let was_read = counter.is_some();
-    Resolved {
-        definition: Arc::clone(definition),
-        definition_version: version,
-        // A counter that was not read is certainly not below its start.
-        seen: counter.map_or(
-            SeenCounter {
-                next_value: definition.start,
-                version: 0,
-            },
-            |counter| counter.seen,
-        ),
-        revision: counter.map_or(0, |counter| counter.revision),
-        floor: counter.map_or(definition.start, |counter| counter.floor),
-        // Not trusted, so that the next request for this counter is refused as well.
-        trusted: was_read && faults::is(Fault::RefusalBelieved),
-    }
+    Err(StoreError::Changed(Arc::clone(definition)))
 }
 
 impl Reservation<'_> {
-    /// Creates the counter of a period, which the first reservation of the period does.
-    pub(crate) async fn create_period(
+    /// Creates the counter of a period, which the first reservation of the period does. A sequence
+    /// that has lost its counter without period never gets it back, because it would repeat numbers.
+    pub(crate) async fn create_counter(
         &mut self,
         guard: &HeartbeatGuard,
         definition: &Definition,
     ) -> Result<(), AttemptError> {
+        if self.request.key.period.is_none() {
+            return Err(AttemptError::Final(self.without_counter()));
+        }
+        if !self.may_be_created() {
+            return Err(AttemptError::Final(self.went_back()));
+        }
         let most_keys = self.database.settings.keyed_periods;
         let creation = PeriodCreation {
             key: self.counter.clone(),
@@ -106,7 +77,7 @@ impl Reservation<'_> {
             .await;
         match created {
             Ok(PeriodCreated::Contradicted) => {
-                Err(AttemptError::Final(self.note_guard_failed(guard)))
+                Err(AttemptError::Final(self.database.contradicted_by(guard)))
             }
             Ok(PeriodCreated::TooLow) => Err(AttemptError::Final(self.went_back())),
             Ok(PeriodCreated::TooMany { limit }) => {
@@ -132,6 +103,22 @@ impl Reservation<'_> {
             }
             Err(failure) => Err(AttemptError::Failed(failure)),
         }
+    }
+
+    /// Logs that a sequence has lost its counter, and returns the error.
+    fn without_counter(&self) -> StoreError {
+        let name = &self.request.key.sequence;
+        let error = error::without_counter(name);
+        tracing::error!(target: LOST, sequence = name.as_str(), error = %error, "a counter is gone");
+        error
+    }
+
+    /// Returns whether what is missing may be created: this process has never seen it, or the
+    /// database was recovered since.
+    pub(crate) fn may_be_created(&self) -> bool {
+        self.request.last_seen.is_none()
+            || self.database.heartbeat.has_recovered()
+            || faults::is(Fault::NoWentBackChecks)
     }
 }
 

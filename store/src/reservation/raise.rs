@@ -59,7 +59,8 @@ impl Reservation<'_> {
                 let mut demand = *demand;
                 // The stored rate counts only if it is higher. A block that is prefetched for a
                 // coming period is sized by the rate of the period before.
-                if let (None, Some(rate)) = (&self.request.known, self.stored_rate)
+                if self.request.is_first
+                    && let Some(rate) = self.stored_rate
                     && rate > demand.rates.average()
                 {
                     demand.rates = Rates::resume(rate);
@@ -99,7 +100,7 @@ impl Reservation<'_> {
         let stripe_count = self.database.stripe_count();
         let seen = known.seen;
         let rate = match &self.request.want {
-            Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),
+            Want::Refill(demand) if !self.request.is_first => Some(demand.rates.average()),
             Want::Refill(_) | Want::Exactly(_) | Want::Strict { .. } | Want::Handover(_) => None,
         };
         let outcome = self

@@ -29,11 +29,14 @@ const TARGET: &str = "odometer::store::reservation::request";
 #[derive(Clone, Debug)]
 pub struct ReserveRequest {
     pub key: CounterKey,
-    /// The definition by which the period was chosen. Under another definition the period may not
-    /// exist, or may begin at another time.
+    /// The definition by which the issuer of the counter was made. If the sequence needs another
+    /// issuer by now, nothing is reserved. `None` for a reader, who takes any definition.
     pub counted_by: Option<Arc<Definition>>,
-    /// What this process knows of the sequence; `None` on first use, and after an unload.
+    /// What this process knows of the counter; `None` if it was not read yet.
     pub known: Option<Resolved>,
+    /// Whether this is the first reservation since the counter was read or loaded. Then `known` is
+    /// as good as if it were read now, and the rate that is stored with the counter is not written.
+    pub is_first: bool,
     /// The counter as this process last saw it, even before an unload. The counter never falls
     /// below this.
     pub last_seen: Option<SeenCounter>,
@@ -41,8 +44,6 @@ pub struct ReserveRequest {
     /// The least first number of a returned block that may be adopted; `None`: look for no such
     /// block.
     pub adopt_from: Option<i64>,
-    /// The definition with which an unknown name is created; `None`: an unknown name is refused.
-    pub template: Option<Arc<Definition>>,
     /// Wakes a prefetch that waits for its permit, because a caller waits for the numbers now.
     pub urgency: Arc<Notify>,
     pub progress: Arc<ReservationProgress>,

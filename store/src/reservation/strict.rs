@@ -4,13 +4,10 @@
 //! the number from which it goes on. The lock of the row queues the writes, and each write reads
 //! back what it got.
 
+use std::sync::Arc;
+
 use entity::counter;
-use odometer_core::{
-    block::Block,
-    definition::{Kind, Order},
-    period::CounterKey,
-    sizing::SizeReason,
-};
+use odometer_core::{block::Block, definition::Order, period::CounterKey, sizing::SizeReason};
 use odometer_database::{
     failure::{Cause, StatementFailure},
     session::DatabaseConnection,
@@ -57,31 +54,10 @@ impl Reservation<'_> {
         }
     }
 
-    /// Refuses a snowflake sequence, and a sequence with another order than the request was made
-    /// for.
-    pub(crate) fn check_order(&self, known: &Resolved) -> Result<(), AttemptError> {
-        if known.definition.kind == Kind::Snowflake {
-            let known = Box::new(known.clone());
-            return Err(AttemptError::Final(StoreError::TimeOrdered(known)));
-        }
-        let fits = match &self.request.want {
-            Want::Refill(_) => known.definition.order == Order::Relaxed,
-            Want::Strict { .. } => known.definition.order == Order::Strict,
-            Want::Exactly(_) | Want::Handover(_) => true,
-        };
-        if fits {
-            return Ok(());
-        }
-        Err(AttemptError::Final(StoreError::OtherOrder {
-            known: Box::new(known.clone()),
-            rate: self.stored_rate,
-        }))
-    }
-
     /// Checks that a strict sequence counts in its row now, and not in Redis.
     ///
     /// # Errors
-    /// `OtherOrder` if Redis counts, `Unavailable` if this replica disagrees with the record of the
+    /// `Changed` if Redis counts, `Unavailable` if this replica disagrees with the record of the
     /// database. The attempt is repeated if that record was not read yet.
     pub(crate) fn check_window(&self, known: &Resolved) -> Result<(), AttemptError> {
         match self.database.agrees() {
@@ -104,10 +80,8 @@ impl Reservation<'_> {
         if counts_here {
             return Ok(());
         }
-        Err(AttemptError::Final(StoreError::OtherOrder {
-            known: Box::new(known.clone()),
-            rate: self.stored_rate,
-        }))
+        let definition = Arc::clone(&known.definition);
+        Err(AttemptError::Final(StoreError::Changed(definition)))
     }
 
     /// Adds to the counter once, under guards. Returns `None` if a guard does not hold.
@@ -179,9 +153,7 @@ impl Reservation<'_> {
 
     fn rate(&self) -> Option<f64> {
         match &self.request.want {
-            Want::Strict { demand, .. } if self.request.known.is_some() => {
-                Some(demand.rates.average())
-            }
+            Want::Strict { demand, .. } if !self.request.is_first => Some(demand.rates.average()),
             Want::Strict { .. } | Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
         }
     }

@@ -23,8 +23,7 @@ use sea_orm::{
 };
 
 use super::agreement::{Answers, MajorityAnswer, MemberEntry, is_steady, verdict};
-use crate::creation;
-use crate::creation::Creation;
+use crate::creation::{Creation, NewSequence};
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::{attempt_error::AttemptError, counter_read, stripe_constraints::Agreed};
@@ -64,7 +63,10 @@ impl Store {
                 MajorityAnswer::Absent => {
                     let template = template.ok_or(StoreError::NotFound)?;
                     self.admit_creation(template, &answers, until).await?;
-                    if self.create(name, template, &answers, until).await? {
+                    if self
+                        .create_in_members(name, template, &answers, until)
+                        .await?
+                    {
                         self.metrics.sequences_created.increment(1);
                         tracing::info!(target: TARGET, sequence = name.as_str(), "a sequence was created");
                         // A change may have come between two of the rows, so they are read
@@ -226,7 +228,7 @@ impl Store {
 
     /// Creates a name in the members that answered, in their order. Says whether more than half of
     /// the members have it from here.
-    async fn create(
+    async fn create_in_members(
         &self,
         name: &SequenceName,
         template: &Arc<Definition>,
@@ -242,15 +244,15 @@ impl Store {
                 continue;
             };
             let above = self.memory.view(&key, *k).seen;
-            let above = above.map_or(0, |seen| seen.next_value);
-            let (name, template) = (name.clone(), Arc::clone(template));
-            let (stripe, guard_copy) = (member.database.stripe, guard.clone());
+            let new = NewSequence {
+                name: name.clone(),
+                definition: Arc::clone(template),
+                above: above.map_or(0, |seen| seen.next_value),
+            };
             let until = until.min(Instant::now() + LOOK);
-            let creating = member.database.connection.run(until, |database| {
-                creation::create(database, name, template, stripe, guard_copy, above)
-            });
+            let creating = member.database.create_once(new, guard.clone(), until);
             match creating.await {
-                Ok(Creation::Created) => n_created += 1,
+                Ok(Creation::Created(_)) => n_created += 1,
                 Ok(Creation::Contradicted) => member.database.heartbeat.contradicted(&guard),
                 Ok(Creation::TooLow) => return Err(StoreError::WentBack),
                 // Another process creates the name, perhaps with another definition. The next round

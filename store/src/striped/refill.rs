@@ -146,9 +146,9 @@ impl Store {
                 self.agreements.learn(name, definition, version)
             }
             (Some(agreed), None) => agreed,
-            (None, _) => self.agree(name, request.template.as_ref(), until).await?,
+            (None, _) => self.agree(name, None, until).await?,
         };
-        let is_first = request.known.is_none() || !self.memory.any_adopts(&request.key);
+        let is_first = request.is_first || !self.memory.any_adopts(&request.key);
         if request.adopt_from.is_some() && is_first {
             // The caller looks for returned blocks again: at the end of the sequence, or after an
             // unload.
@@ -261,7 +261,6 @@ impl Store {
         view: CounterView,
     ) -> ReserveRequest {
         let mut asked = request.clone();
-        asked.template = None;
         asked.last_seen = view.seen;
         // Numbers ascend only as a trend here. So every block is adopted, except below the floor of
         // a change.

@@ -219,14 +219,18 @@ pub(crate) async fn reserve_by(
     known: Option<&Resolved>,
     adopt_from: Option<i64>,
 ) -> Result<Reserved, StoreError> {
+    let (known, is_first) = match known {
+        Some(known) => (known.clone(), false),
+        None => (resolve_or_create(store).await?, true),
+    };
     let request = ReserveRequest {
         key: key(),
-        counted_by: None,
-        last_seen: known.map(|known| known.seen),
-        known: known.cloned(),
+        counted_by: Some(Arc::clone(&known.definition)),
+        last_seen: Some(known.seen),
+        known: Some(known),
+        is_first,
         want: Want::Exactly(count),
         adopt_from,
-        template: Some(Arc::default()),
         urgency: Arc::default(),
         progress: Arc::default(),
     };
@@ -234,6 +238,15 @@ pub(crate) async fn reserve_by(
     let block = outcome.expect("a reservation is answered")?;
     // A recovery that was seen since the reservation drops the block.
     block.publish_for(true).ok_or(StoreError::WentBack)
+}
+
+/// What the sequence of the tests resolves to. It is created if it does not exist.
+async fn resolve_or_create(store: &Arc<Stores>) -> Result<Resolved, StoreError> {
+    let found = match store.resolve(&name(), None).await {
+        Err(StoreError::NotFound) => store.create(&name(), &Arc::default(), None).await,
+        found => found,
+    };
+    Ok(found?.known)
 }
 
 /// A recovery of every store of `settings`.

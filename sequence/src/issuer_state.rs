@@ -1,0 +1,339 @@
+//! Holds the state of a counter that outlives its actor.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use odometer_core::{
+    block::Block,
+    definition::Definition,
+    sizing::{Demand, Rates, SizeReason},
+};
+use odometer_process::faults::{self, Fault};
+use odometer_store::{Changed, JournalRow, Reserved, Resolved, Source};
+
+use crate::description::BlockState;
+
+/// Lies below every version of a definition.
+const NO_VERSION: i64 = -1;
+
+/// The state that outlives an actor.
+pub(crate) struct IssuerState {
+    /// The definition by which the issuer was made, or a later one that needs the same issuer.
+    /// Numbers are printed by it.
+    pub(crate) definition: Arc<Definition>,
+    /// Definition and counter as last seen in the store; `None` before the counter was read.
+    pub(crate) known: Option<Resolved>,
+    /// Whether no reservation was asked for since the counter was read or loaded.
+    is_first: bool,
+    /// Whether the rate that is stored with the counter was taken over.
+    has_rate: bool,
+    /// The floor: no number below the floor is issued.
+    floor: i64,
+    /// Whether the last known change left the sequence retired. `life_version` is the version of
+    /// that change.
+    is_retired: bool,
+    life_version: i64,
+    /// Whether all held numbers must be given back, because memory does not know which of them a
+    /// change forbids. Blocks reserved before version `reload_version` of the definition must be
+    /// given back, too.
+    must_reload: bool,
+    reload_version: i64,
+    /// The last version of the definition at which the floor of this counter is known.
+    floor_version: i64,
+    /// The journal rows of blocks whose fate is open, in the order in which they were reserved.
+    pub(crate) held: Vec<JournalRow>,
+    /// Blocks that did not fit into the cursor, in the order in which they will be issued.
+    pub(crate) spare: VecDeque<Block>,
+    rates: Rates,
+    n_sampled: u64,
+    sampled_at: Instant,
+    used_at: Instant,
+    /// Whether the next refill looks for returned blocks to adopt.
+    pub(crate) adopts: bool,
+    /// A bound above every number that this process issued or holds.
+    pub(crate) issued_below: i64,
+    /// The size of the previous block, if its reservation met two or more conflicts.
+    conflicted_size: Option<u64>,
+    pub(crate) last_refill: Option<LastRefill>,
+    /// Whether the first reservation was made to fail, for tests.
+    pub(crate) failed_once: bool,
+}
+
+/// The numbers that were issued since the previous sample.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sampled {
+    pub(crate) n_issued: u64,
+    /// When the previous sample was taken.
+    pub(crate) since: Instant,
+}
+
+/// The result of the last refill.
+#[derive(Clone, Copy)]
+pub(crate) struct LastRefill {
+    pub(crate) at: SystemTime,
+    pub(crate) size: u64,
+    pub(crate) why: Option<SizeReason>,
+}
+
+impl IssuerState {
+    pub(crate) fn new(definition: Arc<Definition>) -> Self {
+        let now = Instant::now();
+        Self {
+            definition,
+            known: None,
+            is_first: true,
+            has_rate: false,
+            floor: 0,
+            is_retired: false,
+            life_version: 0,
+            must_reload: false,
+            reload_version: NO_VERSION,
+            floor_version: NO_VERSION,
+            held: Vec::new(),
+            spare: VecDeque::new(),
+            rates: Rates::new(),
+            n_sampled: 0,
+            sampled_at: now,
+            used_at: now,
+            adopts: true,
+            issued_below: 0,
+            conflicted_size: None,
+            last_refill: None,
+            failed_once: false,
+        }
+    }
+
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.rates
+    }
+
+    /// Starts with the rate of another counter of the sequence, in numbers a second.
+    pub(crate) fn resume(&mut self, rate: f64) {
+        self.rates = Rates::resume(rate);
+    }
+
+    /// Notes a use of the name.
+    pub(crate) fn touch(&mut self) {
+        self.used_at = Instant::now();
+    }
+
+    /// Returns for how long the name was not used, as of the last sample.
+    pub(crate) fn idle_for(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.used_at)
+    }
+
+    /// Returns whether the next reservation is the first one. A counter that was never read counts
+    /// as new until it is read.
+    pub(crate) fn take_is_first(&mut self) -> bool {
+        std::mem::take(&mut self.is_first) || self.known.is_none()
+    }
+
+    /// Notes that all numbers reserved before this version of the definition must be given back.
+    pub(crate) fn forbid_before(&mut self, version: i64) {
+        self.must_reload = true;
+        self.reload_version = self.reload_version.max(version);
+    }
+
+    /// Returns whether all held numbers must be given back, and resets the mark.
+    pub(crate) fn take_must_reload(&mut self) -> bool {
+        std::mem::take(&mut self.must_reload)
+    }
+
+    /// Notes that the floor is known as of this version of the definition.
+    pub(crate) fn note_floor_at(&mut self, version: i64) {
+        self.floor_version = self.floor_version.max(version);
+    }
+
+    /// Returns the last version of the definition at which the floor is known.
+    pub(crate) fn floor_version(&self) -> i64 {
+        self.floor_version
+    }
+
+    /// Returns what a refill should bring, for callers that wait for `waited_for` numbers.
+    pub(crate) fn demand(
+        &self,
+        waited_for: u64,
+        n_issued: u64,
+        seconds_left: Option<f64>,
+    ) -> Demand {
+        Demand {
+            rates: self.rates,
+            this_second: self.this_second(n_issued),
+            waited_for,
+            conflicted_size: self.conflicted_size,
+            seconds_left,
+        }
+    }
+
+    /// Samples the rate. Returns how many numbers were issued since the previous sample.
+    pub(crate) fn sample(&mut self, now: Instant, n_issued: u64, is_ahead: bool) -> Sampled {
+        let since = std::mem::replace(&mut self.sampled_at, now);
+        let n_since = n_issued.saturating_sub(self.n_sampled);
+        if is_ahead && n_since == 0 {
+            // The rate of the period before is still the best estimate.
+            return Sampled { n_issued: 0, since };
+        }
+        let seconds = now.saturating_duration_since(since);
+        self.rates.sample(n_since, seconds.as_secs_f64());
+        self.n_sampled = n_issued;
+        if n_since > 0 {
+            self.used_at = now;
+        }
+        Sampled {
+            n_issued: n_since,
+            since,
+        }
+    }
+
+    /// Notes everything that a reservation brought, but does not add the numbers to memory.
+    pub(crate) fn note_reserved(&mut self, reserved: &Reserved) {
+        self.know(reserved.known.clone(), reserved.stored_rate);
+        self.adopts = reserved.more_to_adopt;
+        self.issued_below = self.issued_below.max(reserved.block.end());
+        self.conflicted_size = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
+        // A name has few rows, and a name at rest has nothing else: keep no spare capacity.
+        self.held.reserve_exact(1);
+        self.held.push(reserved.row());
+        self.last_refill = Some(LastRefill {
+            at: SystemTime::now(),
+            size: reserved.block.count(),
+            why: reserved.why,
+        });
+        self.used_at = Instant::now();
+    }
+
+    /// Notes what the store returned of the sequence and the counter.
+    pub(crate) fn know(&mut self, mut known: Resolved, stored_rate: Option<f64>) {
+        if let (false, Some(rate)) = (self.has_rate, stored_rate) {
+            self.has_rate = true;
+            // A counter that is filled before its period begins already has the rate of the period
+            // before.
+            self.rates = Rates::resume(rate.max(self.rates.average()));
+        }
+        self.must_reload |= known.definition_version < self.reload_version;
+        if stored_rate.is_some() {
+            // The row of the counter was read together with the definition.
+            self.floor_version = self.floor_version.max(known.definition_version);
+        }
+        let newer = self
+            .known
+            .take()
+            .filter(|newer| newer.definition_version > known.definition_version);
+        if let Some(newer) = newer {
+            // A change arrived while the reservation was under way, so the counter has moved since.
+            known.definition = newer.definition;
+            known.definition_version = newer.definition_version;
+            known.trusted = false;
+        }
+        self.floor = self.floor.max(known.floor);
+        if known.definition_version > self.life_version {
+            // The store returned the sequence as live after the last known change.
+            self.is_retired = false;
+        }
+        self.known = Some(known);
+    }
+
+    /// Returns whether a change forbids the block, or may forbid it. Of a period, memory may not
+    /// know what the change forbids.
+    pub(crate) fn forbids(&self, block: Block) -> bool {
+        self.is_retired || self.must_reload || block.first() < self.floor
+    }
+
+    /// Returns the floor: no number below it is issued any more.
+    pub(crate) fn floor(&self) -> i64 {
+        self.floor
+    }
+
+    /// Returns whether the sequence is retired, as far as memory knows.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired
+    }
+
+    /// Notes a change, even if a later change is known already. From then on its floor holds.
+    /// Returns false if the sequence needs another issuer by now.
+    pub(crate) fn note_changed(&mut self, changed: &Changed, floor: i64) -> bool {
+        let changed_to = changed.definition.as_ref();
+        let fits = changed_to.is_none_or(|it| it.has_same_issuer(&self.definition));
+        self.floor = self.floor.max(floor);
+        if changed.version >= self.life_version {
+            self.life_version = changed.version;
+            self.is_retired = !changed.is_live;
+        }
+        if let Some(known) = &mut self.known
+            && known.definition_version < changed.version
+        {
+            if let (Some(definition), true) = (changed_to, fits) {
+                known.definition = Arc::clone(definition);
+                known.definition_version = changed.version;
+            }
+            // The change raised the version of the counter, too: read the counter before the next
+            // write.
+            known.trusted = false;
+        }
+        fits
+    }
+
+    /// Makes the next reservation read definition and life again, because a database was recovered.
+    /// Does this only if the sequence lives in the store of the database, or if blocks of the
+    /// database are held.
+    ///
+    /// What was seen of the counter stays, and so does the floor. Returns whether blocks of the
+    /// database are held, which must then leave memory.
+    pub(crate) fn distrust(&mut self, source: Source, is_of: impl Fn(&str) -> bool) -> bool {
+        let lives_there = |known: &Resolved| is_of(&known.definition.store);
+        let holds_any = self.held.iter().any(|row| row.source == source)
+            && !faults::is(Fault::RecoveryKeepsMemory);
+        if !holds_any && !self.known.as_ref().is_none_or(lives_there) {
+            return false;
+        }
+        self.must_reload |= holds_any;
+        self.is_retired = false;
+        self.life_version = NO_VERSION;
+        self.reload_version = NO_VERSION;
+        self.floor_version = NO_VERSION;
+        if let Some(known) = &mut self.known {
+            known.trusted = false;
+            known.definition_version = NO_VERSION;
+        }
+        holds_any
+    }
+
+    /// Returns the numbers a second since the last sample. For a parked name, that sample may be a
+    /// minute old.
+    pub(crate) fn this_second(&self, n_issued: u64) -> u64 {
+        let n_since = n_issued.saturating_sub(self.n_sampled);
+        n_since / self.sampled_at.elapsed().as_secs().max(1)
+    }
+
+    /// Returns the block that `left` is the rest of.
+    pub(crate) fn block_of(&self, left: &Block) -> BlockState {
+        let whole = self
+            .held
+            .iter()
+            .map(|row| row.block)
+            .find(|block| block.contains(left.first()))
+            .unwrap_or(*left);
+        BlockState {
+            first: whole.first(),
+            last: whole.last(),
+            remaining: left.count(),
+            size: whole.count(),
+        }
+    }
+}
+
+impl LastRefill {
+    /// Explains the size of the block.
+    pub(crate) fn describe(self) -> String {
+        match self.why {
+            Some(why) => format!("{} numbers: {why}", self.size),
+            None => format!(
+                "{} numbers: adopted, another replica had returned them",
+                self.size
+            ),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Resolves names: reads the definition and the counter of a sequence, or creates both.
+//!
+//! What a name resolves to says which issuer it needs. The issuer then reserves from the counter as
+//! it was read, so the first number of a name costs no second read.
+
+use std::{sync::Arc, time::Instant};
+
+use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
+use odometer_database::{
+    backoff::Backoff,
+    connection::Health,
+    failure::{Cause, StatementFailure},
+};
+use odometer_process::clock::now_ms;
+
+use crate::{
+    creation::{Creation, NewSequence},
+    database::Database,
+    error::StoreError,
+    outcome::Resolved,
+    reservation::{
+        attempt_error::{AttemptError, survive},
+        attempts::Reservation,
+        counter_read::ReadCounter,
+        stripe_constraints::Agreed,
+    },
+    rows::counter::SeenCounter,
+    store::Store,
+};
+
+/// Names the log target of the events in this file.
+const TARGET: &str = "odometer::store::reservation::birth";
+
+impl Store {
+    /// Reads the definition and the counter of a name. `last_seen` is the counter as this process
+    /// last saw it; a store of several databases knows better by itself.
+    ///
+    /// # Errors
+    /// `NotFound`, `Elsewhere`, `Retired`, or why the store did not answer.
+    pub(crate) async fn resolve(
+        &self,
+        name: &SequenceName,
+        last_seen: Option<SeenCounter>,
+    ) -> Result<ReadCounter, StoreError> {
+        if let Some(only) = self.only() {
+            return Reservation::reading(only, name, last_seen).look().await;
+        }
+        let until = Instant::now() + self.bounds.deadline;
+        let agreed = self.agree(name, None, until).await?;
+        Ok(self.resolved(name, &agreed))
+    }
+
+    /// Creates a sequence, and returns what was written. If the name exists already, this reads it.
+    ///
+    /// # Errors
+    /// `TooMany`, `Definition`, or as for [`Store::resolve`].
+    pub(crate) async fn create(
+        &self,
+        name: &SequenceName,
+        definition: &Arc<Definition>,
+        last_seen: Option<SeenCounter>,
+    ) -> Result<ReadCounter, StoreError> {
+        if let Some(only) = self.only() {
+            return only.create(name, definition, last_seen).await;
+        }
+        let until = Instant::now() + self.bounds.deadline;
+        let agreed = self.agree(name, Some(definition), until).await?;
+        Ok(self.resolved(name, &agreed))
+    }
+
+    /// Builds what a name resolves to from the definition that the members agreed on. Each member
+    /// reads its own counter before it reserves.
+    fn resolved(&self, name: &SequenceName, agreed: &Agreed) -> ReadCounter {
+        let key = CounterKey::whole(name.clone());
+        let reached = self.reached_of(&key, &agreed.definition, None);
+        ReadCounter {
+            known: Resolved {
+                definition: Arc::clone(&agreed.definition),
+                definition_version: agreed.version,
+                seen: SeenCounter {
+                    next_value: reached.unwrap_or(agreed.definition.start),
+                    version: 0,
+                },
+                revision: 0,
+                floor: agreed.definition.start,
+                trusted: false,
+            },
+            rate: None,
+            window: Default::default(),
+        }
+    }
+}
+
+impl Database {
+    async fn create(
+        &self,
+        name: &SequenceName,
+        definition: &Arc<Definition>,
+        last_seen: Option<SeenCounter>,
+    ) -> Result<ReadCounter, StoreError> {
+        definition
+            .check_time(now_ms())
+            .map_err(StoreError::Definition)?;
+        let until = Instant::now() + self.settings.deadline;
+        let mut backoff = Backoff::new(&self.settings.statement);
+        for _attempt in 0..self.settings.attempts.max(1) {
+            if self.health() != Health::Up {
+                return Err(StoreError::Unavailable);
+            }
+            match self.try_to_create(name, definition, last_seen, until).await {
+                Ok(known) => return Ok(known),
+                Err(AttemptError::Final(error)) => return Err(error),
+                // Another replica created the name first.
+                Err(AttemptError::Failed(StatementFailure::NotCommitted(Cause::Duplicate))) => {
+                    return Reservation::reading(self, name, last_seen).look().await;
+                }
+                Err(AttemptError::Failed(failure)) => survive(name, &failure)?,
+            }
+            if Instant::now() >= until {
+                break;
+            }
+            backoff.wait(until).await;
+        }
+        Err(StoreError::Deadline)
+    }
+
+    async fn try_to_create(
+        &self,
+        name: &SequenceName,
+        definition: &Arc<Definition>,
+        last_seen: Option<SeenCounter>,
+        until: Instant,
+    ) -> Result<ReadCounter, AttemptError> {
+        let guard = self.heartbeat.guard().map_err(AttemptError::Final)?;
+        self.admit_one_more(until).await?;
+        let new = NewSequence {
+            name: name.clone(),
+            definition: Arc::clone(definition),
+            above: last_seen.map_or(0, |seen| seen.next_value),
+        };
+        let creating = self.create_once(new, guard.clone(), until);
+        match creating.await.map_err(AttemptError::Failed)? {
+            Creation::Created(known) => {
+                self.metrics.sequences_created.increment(1);
+                tracing::info!(target: TARGET, sequence = name.as_str(), "a sequence was created");
+                Ok(ReadCounter {
+                    known,
+                    rate: Some(0.0),
+                    window: Default::default(),
+                })
+            }
+            Creation::Contradicted => Err(AttemptError::Final(self.contradicted_by(&guard))),
+            Creation::TooLow => {
+                self.heartbeat.note_name_went_back(name);
+                Err(AttemptError::Final(StoreError::WentBack))
+            }
+        }
+    }
+}
