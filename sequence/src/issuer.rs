@@ -21,7 +21,7 @@ use odometer_core::{
     format::{Format, Printer},
     name::SequenceName,
     period::{CounterKey, PeriodKind},
-    sizing::{self, Demand},
+    sizing::{self, Demand, Rates},
 };
 use odometer_process::{
     clock,
@@ -140,7 +140,7 @@ impl Issuer {
         let kind = IssuerKind::of_counter(&definition);
         let issuer = Self::new(key, span, kind, definition);
         if let Some(like) = like {
-            issuer.memory.lock().resume(like.rate());
+            issuer.memory.lock().rates = Rates::resume(like.rate());
         }
         issuer
     }
@@ -260,30 +260,33 @@ impl Issuer {
 
     /// Notes that all numbers reserved before this version of the definition must be given back.
     pub(crate) fn note_forbidden(&self, version: i64) {
-        self.memory.lock().forbid_before(version);
+        let mut memory = self.memory.lock();
+        memory.must_reload = true;
+        memory.reload_version = memory.reload_version.max(version);
     }
 
     /// Notes a change, and the floor that this counter had after the change.
     pub(crate) fn note_floor(&self, changed: &Changed, floor: i64) {
         // The caller has noted the change, and knows whether the issuer fits.
         let _fits = self.note_changed(changed, floor);
-        self.memory.lock().note_floor_at(changed.version);
+        let mut memory = self.memory.lock();
+        memory.floor_version = memory.floor_version.max(changed.version);
     }
 
     /// Returns whether the change may have raised the floor of this counter without being noticed
     /// here. Only the version of the floor decides this: the definition in memory may be newer.
     pub(crate) fn may_be_touched_by(&self, changed: &Changed) -> bool {
-        self.memory.lock().floor_version() < changed.version
+        self.memory.lock().floor_version < changed.version
     }
 
     /// Returns whether all held numbers must be given back, and resets the mark.
     pub(crate) fn take_must_reload(&self) -> bool {
-        self.memory.lock().take_must_reload()
+        std::mem::take(&mut self.memory.lock().must_reload)
     }
 
     /// Notes a use of the name by a caller who got no number.
     pub(crate) fn note_asked(&self) {
-        self.memory.lock().touch();
+        self.memory.lock().used_at = Instant::now();
     }
 
     /// Returns whether the issuer is leaving memory, or has left it.
@@ -349,9 +352,14 @@ impl Issuer {
     /// Returns what a refill should bring, for callers that wait for `waited_for` numbers.
     pub(crate) fn demand(&self, waited_for: u64) -> Demand {
         let n_issued = self.n_issued();
-        self.memory
-            .lock()
-            .demand(waited_for, n_issued, self.seconds_left())
+        let memory = self.memory.lock();
+        Demand {
+            rates: memory.rates,
+            this_second: memory.this_second(n_issued),
+            waited_for,
+            conflicted_size: memory.conflicted_size,
+            seconds_left: self.seconds_left(),
+        }
     }
 
     /// Returns for how many seconds its calendar period still needs numbers.
@@ -369,7 +377,7 @@ impl Issuer {
         let this_second = memory.this_second(n_issued);
         sizing::low_water(
             &memory.definition.block,
-            memory.rates(),
+            &memory.rates,
             this_second,
             self.seconds_left(),
         )
@@ -398,7 +406,7 @@ impl Issuer {
             Some(snowflake) => Some(snowflake.left().as_secs_f64()),
             None => {
                 let remaining = self.remaining();
-                self.memory.lock().rates().reserve_seconds(remaining)
+                self.memory.lock().rates.reserve_seconds(remaining)
             }
         };
         let seconds = (reserve.unwrap_or(0.0) / RETRY_PART).min(MAX_RETRY_S);
@@ -429,24 +437,40 @@ impl Issuer {
     pub(crate) fn note_known(&self, known: Resolved, stored_rate: Option<f64>) {
         let mut memory = self.memory.lock();
         memory.know(known, stored_rate);
-        memory.touch();
+        memory.used_at = Instant::now();
         self.update_printer(&mut memory);
     }
 
     /// Samples the rate. Returns how many numbers were issued since the previous sample.
     pub(crate) fn sample(&self, now: Instant) -> Sampled {
-        let (n_issued, is_ahead) = (self.n_issued(), self.is_ahead());
-        self.memory.lock().sample(now, n_issued, is_ahead)
+        let n_issued = self.n_issued();
+        let mut memory = self.memory.lock();
+        let since = std::mem::replace(&mut memory.sampled_at, now);
+        let n_since = n_issued.saturating_sub(memory.n_sampled);
+        if n_since == 0 && self.is_ahead() {
+            // The rate of the period before is still the best estimate.
+            return Sampled { n_issued: 0, since };
+        }
+        let seconds = now.saturating_duration_since(since);
+        memory.rates.sample(n_since, seconds.as_secs_f64());
+        memory.n_sampled = n_issued;
+        if n_since > 0 {
+            memory.used_at = now;
+        }
+        Sampled {
+            n_issued: n_since,
+            since,
+        }
     }
 
     /// Returns the five-minute average, in numbers a second.
     pub(crate) fn rate(&self) -> f64 {
-        self.memory.lock().rates().average()
+        self.memory.lock().rates.average()
     }
 
     /// Returns for how long the name was not used, as of the last sample.
     pub(crate) fn idle_for(&self, now: Instant) -> Duration {
-        self.memory.lock().idle_for(now)
+        now.saturating_duration_since(self.memory.lock().used_at)
     }
 
     /// Returns whether the store has ever returned the counter.

@@ -3,13 +3,13 @@
 use std::{
     collections::VecDeque,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use odometer_core::{
     block::Block,
     definition::Definition,
-    sizing::{Demand, Rates, SizeReason},
+    sizing::{Rates, SizeReason},
 };
 use odometer_process::faults::{self, Fault};
 use odometer_store::{Changed, JournalRow, Reserved, Resolved, Source};
@@ -39,24 +39,24 @@ pub(crate) struct IssuerState {
     /// Whether all held numbers must be given back, because memory does not know which of them a
     /// change forbids. Blocks reserved before version `reload_version` of the definition must be
     /// given back, too.
-    must_reload: bool,
-    reload_version: i64,
+    pub(crate) must_reload: bool,
+    pub(crate) reload_version: i64,
     /// The last version of the definition at which the floor of this counter is known.
-    floor_version: i64,
+    pub(crate) floor_version: i64,
     /// The journal rows of blocks whose fate is open, in the order in which they were reserved.
     pub(crate) held: Vec<JournalRow>,
     /// Blocks that did not fit into the cursor, in the order in which they will be issued.
     pub(crate) spare: VecDeque<Block>,
-    rates: Rates,
-    n_sampled: u64,
-    sampled_at: Instant,
-    used_at: Instant,
+    pub(crate) rates: Rates,
+    pub(crate) n_sampled: u64,
+    pub(crate) sampled_at: Instant,
+    pub(crate) used_at: Instant,
     /// Whether the next refill looks for returned blocks to adopt.
     pub(crate) adopts: bool,
     /// A bound above every number that this process issued or holds.
     pub(crate) issued_below: i64,
     /// The size of the previous block, if its reservation met two or more conflicts.
-    conflicted_size: Option<u64>,
+    pub(crate) conflicted_size: Option<u64>,
     pub(crate) last_refill: Option<LastRefill>,
     /// Whether the first reservation was made to fail, for tests.
     pub(crate) failed_once: bool,
@@ -106,86 +106,10 @@ impl IssuerState {
         }
     }
 
-    pub(crate) fn rates(&self) -> &Rates {
-        &self.rates
-    }
-
-    /// Starts with the rate of another counter of the sequence, in numbers a second.
-    pub(crate) fn resume(&mut self, rate: f64) {
-        self.rates = Rates::resume(rate);
-    }
-
-    /// Notes a use of the name.
-    pub(crate) fn touch(&mut self) {
-        self.used_at = Instant::now();
-    }
-
-    /// Returns for how long the name was not used, as of the last sample.
-    pub(crate) fn idle_for(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.used_at)
-    }
-
     /// Returns whether the next reservation is the first one. A counter that was never read counts
     /// as new until it is read.
     pub(crate) fn take_is_first(&mut self) -> bool {
         std::mem::take(&mut self.is_first) || self.known.is_none()
-    }
-
-    /// Notes that all numbers reserved before this version of the definition must be given back.
-    pub(crate) fn forbid_before(&mut self, version: i64) {
-        self.must_reload = true;
-        self.reload_version = self.reload_version.max(version);
-    }
-
-    /// Returns whether all held numbers must be given back, and resets the mark.
-    pub(crate) fn take_must_reload(&mut self) -> bool {
-        std::mem::take(&mut self.must_reload)
-    }
-
-    /// Notes that the floor is known as of this version of the definition.
-    pub(crate) fn note_floor_at(&mut self, version: i64) {
-        self.floor_version = self.floor_version.max(version);
-    }
-
-    /// Returns the last version of the definition at which the floor is known.
-    pub(crate) fn floor_version(&self) -> i64 {
-        self.floor_version
-    }
-
-    /// Returns what a refill should bring, for callers that wait for `waited_for` numbers.
-    pub(crate) fn demand(
-        &self,
-        waited_for: u64,
-        n_issued: u64,
-        seconds_left: Option<f64>,
-    ) -> Demand {
-        Demand {
-            rates: self.rates,
-            this_second: self.this_second(n_issued),
-            waited_for,
-            conflicted_size: self.conflicted_size,
-            seconds_left,
-        }
-    }
-
-    /// Samples the rate. Returns how many numbers were issued since the previous sample.
-    pub(crate) fn sample(&mut self, now: Instant, n_issued: u64, is_ahead: bool) -> Sampled {
-        let since = std::mem::replace(&mut self.sampled_at, now);
-        let n_since = n_issued.saturating_sub(self.n_sampled);
-        if is_ahead && n_since == 0 {
-            // The rate of the period before is still the best estimate.
-            return Sampled { n_issued: 0, since };
-        }
-        let seconds = now.saturating_duration_since(since);
-        self.rates.sample(n_since, seconds.as_secs_f64());
-        self.n_sampled = n_issued;
-        if n_since > 0 {
-            self.used_at = now;
-        }
-        Sampled {
-            n_issued: n_since,
-            since,
-        }
     }
 
     /// Notes everything that a reservation brought, but does not add the numbers to memory.

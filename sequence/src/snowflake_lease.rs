@@ -290,7 +290,7 @@ impl SequenceActor {
     fn has_looked(&mut self) -> bool {
         let mut memory = self.issuer.memory.lock();
         // The issuer was made of such an answer.
-        if memory.take_is_first() && memory.idle_for(Instant::now()) < LOOK_TTL {
+        if memory.take_is_first() && memory.used_at.elapsed() < LOOK_TTL {
             return true;
         }
         drop(memory);

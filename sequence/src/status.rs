@@ -31,7 +31,7 @@ impl Issuer {
             // With strict order, memory is always empty.
             IssuerKind::Strict => None,
             IssuerKind::Block(_) | IssuerKind::Periods(_) => {
-                memory.rates().reserve_seconds(remaining)
+                memory.rates.reserve_seconds(remaining)
             }
         }
     }
@@ -58,7 +58,7 @@ impl Issuer {
                 memory.last_refill.map(|refill| refill.describe())
             }
         };
-        let rate = memory.rates().average();
+        let rate = memory.rates.average();
         CounterStatus {
             period: self.key.period.clone(),
             high_water_mark: counted.map(|known| known.seen.next_value),

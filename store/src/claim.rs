@@ -1,41 +1,31 @@
 //! Finds out what one database says about the placement of a name, and makes the claims in it.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{sync::Arc, time::Instant};
 
-use entity::sequence;
 use odometer_core::{
     definition::Definition,
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use odometer_database::session::DatabaseConnection;
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter};
+use odometer_database::{
+    backoff::Backoff,
+    failure::{Cause, StatementFailure},
+    session::DatabaseConnection,
+};
+use sea_orm::DbErr;
 
 use crate::{
+    creation::{Creation, NewName, NewRow},
     database::Database,
     error::StoreError,
-    heartbeat::HeartbeatGuard,
     identity::DatabaseIdentity,
     outcome::LocalPlacement,
-    reservation::counter_read,
-    rows::{
-        catalog::{self, CatalogEntry, ELSEWHERE},
-        creation_baseline::CreationBaseline,
-        sequence::SequenceRow,
+    reservation::{
+        attempt_error::{AttemptError, survive},
+        counter_read,
     },
+    rows::catalog::{self, CatalogEntry, ELSEWHERE},
 };
-
-/// Sets how many claims come between two counts of all claims.
-const RECOUNT_EVERY: u64 = 1024;
-
-/// The outcome of a claim.
-enum Claimed {
-    Made,
-    /// There is a row of this name already.
-    Found(Box<CatalogEntry>),
-    /// The store went back.
-    Contradicted,
-}
 
 impl Database {
     /// Returns what this database knows about the placement of a name.
@@ -72,41 +62,39 @@ impl Database {
         name: &SequenceName,
         definition: &Arc<Definition>,
     ) -> Result<LocalPlacement, StoreError> {
-        let guard = self.heartbeat.guard()?;
-        self.admit_claim(name).await?;
-        // A repeated attempt finds the claim of the first one.
-        let claim = self.several_times(name, |database| {
-            claim(
-                database,
-                name.clone(),
-                Arc::clone(definition),
-                self.identity.installation.of(&definition.store),
-                guard.clone(),
-            )
-        });
-        match claim.await? {
-            Claimed::Made => Ok(LocalPlacement::Elsewhere(Arc::clone(definition))),
-            Claimed::Found(found) => placement(&found, &self.identity),
-            Claimed::Contradicted => Err(self.contradicted_by(&guard)),
+        let until = Instant::now() + self.settings.deadline;
+        self.admit_claim(until)
+            .await
+            .map_err(AttemptError::untried)?;
+        let mut backoff = Backoff::new(&self.settings.statement);
+        loop {
+            let guard = self.heartbeat.guard()?;
+            let new = NewName {
+                name: name.clone(),
+                definition: Arc::clone(definition),
+                row: NewRow::Claim {
+                    installation: self.identity.installation.of(&definition.store),
+                },
+            };
+            let failure = match self.create_once(new, guard.clone(), until).await {
+                Ok(Creation::Created(_)) => {
+                    return Ok(LocalPlacement::Elsewhere(Arc::clone(definition)));
+                }
+                Ok(Creation::Contradicted | Creation::TooLow) => {
+                    return Err(self.contradicted_by(&guard));
+                }
+                // There is a row of this name already, perhaps of an earlier attempt.
+                Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
+                    return self.placement_of(name).await;
+                }
+                Err(failure) => failure,
+            };
+            survive(name, &failure)?;
+            if Instant::now() >= until {
+                return Err(StoreError::Deadline);
+            }
+            backoff.wait(until).await;
         }
-    }
-
-    /// Checks that one more claim may be made: claims are bounded like sequences. The estimate is
-    /// renewed once for every `RECOUNT_EVERY` claims, and near the limit for each claim.
-    async fn admit_claim(&self, name: &SequenceName) -> Result<(), StoreError> {
-        let limit = self.settings.max_sequences;
-        let estimate = self.n_claims.fetch_add(1, Ordering::Relaxed);
-        let is_far = estimate.saturating_add(RECOUNT_EVERY) < limit;
-        if is_far && !estimate.is_multiple_of(RECOUNT_EVERY) {
-            return Ok(());
-        }
-        let exact = self.several_times(name, count).await?;
-        self.n_claims
-            .store(exact.saturating_add(1), Ordering::Relaxed);
-        if exact >= limit {
-            return Err(StoreError::TooMany { limit });
-        }
-        Ok(())
     }
 }
 
@@ -135,45 +123,4 @@ async fn find(
     name: SequenceName,
 ) -> Result<Option<CatalogEntry>, DbErr> {
     catalog::read(&database, name.as_str(), &Period::none()).await
-}
-
-async fn claim(
-    database: DatabaseConnection,
-    name: SequenceName,
-    definition: Arc<Definition>,
-    installation: Option<String>,
-    guard: HeartbeatGuard,
-) -> Result<Claimed, DbErr> {
-    let transaction = database.begin().await?;
-    let there = catalog::read(&transaction, name.as_str(), &Period::none()).await?;
-    if let Some(found) = there {
-        transaction.rollback().await?;
-        return Ok(Claimed::Found(Box::new(found)));
-    }
-    if CreationBaseline::hold(&transaction, &guard)
-        .await?
-        .is_none()
-    {
-        transaction.rollback().await?;
-        return Ok(Claimed::Contradicted);
-    }
-    let row = SequenceRow {
-        name: &name,
-        kind: definition.kind,
-        definition: definition.to_stored(),
-        state: ELSEWHERE,
-        // A claim is no change, so other replicas are not told of it.
-        version: 0,
-        removed_through: installation.as_deref(),
-    };
-    row.insert(&transaction).await?;
-    transaction.commit().await?;
-    Ok(Claimed::Made)
-}
-
-async fn count(database: DatabaseConnection) -> Result<u64, DbErr> {
-    sequence::Entity::find()
-        .filter(sequence::Column::State.eq(ELSEWHERE))
-        .count(&database)
-        .await
 }

@@ -1,7 +1,11 @@
-//! Creates a sequence: its definition and its counter, in one transaction.
+//! Creates the rows of a name in one transaction: a new sequence, a copy of one that another member
+//! has, or a claim.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
@@ -24,7 +28,7 @@ use crate::{
     outcome::Resolved,
     reservation::attempt_error::AttemptError,
     rows::{
-        catalog::{self, LIVE, has_periods},
+        catalog::{self, CatalogEntry, ELSEWHERE, LIVE, has_periods},
         counter::SeenCounter,
         creation_baseline::CreationBaseline,
         new_counter::NewCounter,
@@ -38,21 +42,33 @@ const TARGET: &str = "odometer::store::catalogue";
 /// Sets how many sequences this process creates between two exact counts of all sequences.
 const RECOUNT_EVERY: u64 = 1024;
 
-/// A sequence that is to be created in one database.
+/// A name that is to be created in one database.
 #[derive(Clone, Debug)]
-pub(crate) struct NewSequence {
+pub(crate) struct NewName {
     pub(crate) name: SequenceName,
     pub(crate) definition: Arc<Definition>,
-    /// The high-water mark of this name that this process has seen, from before a recovery. If the
-    /// sequence would begin below this mark, it is not created.
-    pub(crate) above: i64,
+    pub(crate) row: NewRow,
+}
+
+/// What is written of a new name.
+///
+/// `above` is the high-water mark of this name that this process has seen here, from before a
+/// recovery. If the sequence would begin below this mark, it is not created.
+#[derive(Clone, Debug)]
+pub(crate) enum NewRow {
+    /// A new sequence.
+    Sequence { above: i64 },
+    /// A sequence that another member of the store has. No number below its floor is issued.
+    Copy { of: CatalogEntry, above: i64 },
+    /// A claim: the name lives in the store that its definition names, of this installation.
+    Claim { installation: Option<String> },
 }
 
 /// The outcome of a creation.
 #[derive(Clone, Debug)]
 pub(crate) enum Creation {
-    /// The counter is as it was written.
-    Created(Resolved),
+    /// The counter is as it was written; `None` for a claim, which has no counter.
+    Created(Option<Resolved>),
     /// The store went back.
     Contradicted,
     /// The sequence would begin below what was seen of its name.
@@ -66,7 +82,7 @@ impl Database {
     /// `Duplicate` and reads.
     pub(crate) async fn create_once(
         &self,
-        new: NewSequence,
+        new: NewName,
         guard: HeartbeatGuard,
         until: Instant,
     ) -> Result<Creation, StatementFailure> {
@@ -82,18 +98,39 @@ impl Database {
     /// # Errors
     /// `TooMany` if the limit is reached, or the failure of the count.
     pub(crate) async fn admit_one_more(&self, until: Instant) -> Result<(), AttemptError> {
+        self.admit(&self.n_sequences, until, catalog::count).await
+    }
+
+    /// Checks that one more claim may be made: claims are bounded like sequences.
+    ///
+    /// # Errors
+    /// `TooMany` if the limit is reached, or the failure of the count.
+    pub(crate) async fn admit_claim(&self, until: Instant) -> Result<(), AttemptError> {
+        self.admit(&self.n_claims, until, catalog::count_claims)
+            .await
+    }
+
+    /// Checks that one more row may be created. The estimate knows only the rows that this process
+    /// created. So an exact count replaces it from time to time, and near the limit each time.
+    async fn admit<F, Fut>(
+        &self,
+        estimate: &AtomicU64,
+        until: Instant,
+        count: F,
+    ) -> Result<(), AttemptError>
+    where
+        F: FnOnce(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<u64, DbErr>> + Send + 'static,
+    {
         let limit = self.settings.max_sequences;
-        let estimate = self.n_sequences.fetch_add(1, Ordering::Relaxed);
-        // The estimate knows only the sequences that this process created. So an exact count
-        // replaces it from time to time, and near the limit each time.
-        let is_far = estimate.saturating_add(RECOUNT_EVERY) < limit;
-        if is_far && !estimate.is_multiple_of(RECOUNT_EVERY) {
+        let estimated = estimate.fetch_add(1, Ordering::Relaxed);
+        let is_far = estimated.saturating_add(RECOUNT_EVERY) < limit;
+        if is_far && !estimated.is_multiple_of(RECOUNT_EVERY) {
             return Ok(());
         }
-        let counted = self.connection.run(until, catalog::count).await;
+        let counted = self.connection.run(until, count).await;
         let exact = counted.map_err(AttemptError::Failed)?;
-        self.n_sequences
-            .store(exact.saturating_add(1), Ordering::Relaxed);
+        estimate.store(exact.saturating_add(1), Ordering::Relaxed);
         if exact >= limit {
             return Err(AttemptError::Final(StoreError::TooMany { limit }));
         }
@@ -101,68 +138,93 @@ impl Database {
     }
 }
 
-/// Inserts a definition and its counter in one transaction.
+/// Inserts the rows of a name in one transaction.
 async fn create(
     database: DatabaseConnection,
-    new: NewSequence,
+    new: NewName,
     stripe: Stripe,
     guard: HeartbeatGuard,
 ) -> Result<Creation, DbErr> {
     let transaction = database.begin().await?;
-    let Some(baseline) = CreationBaseline::hold(&transaction, &guard).await? else {
-        transaction.rollback().await?;
-        return Ok(Creation::Contradicted);
+    let creation = match CreationBaseline::hold(&transaction, &guard).await? {
+        Some(baseline) => insert(&transaction, &new, stripe, baseline).await?,
+        None => Creation::Contradicted,
     };
-    let first = baseline.first(&stripe.view(&new.definition));
-    if first < new.above && !faults::is(Fault::NoWentBackChecks) {
-        transaction.rollback().await?;
-        return Ok(Creation::TooLow);
+    match &creation {
+        Creation::Created(_) => transaction.commit().await?,
+        Creation::Contradicted | Creation::TooLow => transaction.rollback().await?,
     }
-    let known = insert(&transaction, &new, stripe, baseline).await?;
-    transaction.commit().await?;
-    Ok(Creation::Created(known))
+    Ok(creation)
 }
 
-async fn insert(
+/// Inserts the rows of a name, in a transaction that holds the baseline.
+pub(crate) async fn insert(
     transaction: &DatabaseTransaction,
-    new: &NewSequence,
+    new: &NewName,
     stripe: Stripe,
     baseline: CreationBaseline,
-) -> Result<Resolved, DbErr> {
-    let NewSequence {
-        name, definition, ..
+) -> Result<Creation, DbErr> {
+    let NewName {
+        name,
+        definition,
+        row,
     } = new;
     // If a sequence has periods, this counter issues nothing. Changes of the sequence are counted
     // on it.
     let counted = stripe.view(definition);
-    let next_value = baseline.first(&counted);
-    warn_if_exhausted(name, definition, &counted, next_value);
-    // Nothing of the new sequence is older than the last recovery.
-    let version = baseline.version();
-    let row = SequenceRow {
+    let mut counter = NewCounter::at(baseline.first(&counted), definition, stripe, baseline);
+    if let NewRow::Sequence { above } | NewRow::Copy { above, .. } = row
+        && counter.next_value < *above
+        && !faults::is(Fault::NoWentBackChecks)
+    {
+        return Ok(Creation::TooLow);
+    }
+    let (state, version, removed_through) = match row {
+        // Nothing of the new sequence is older than the last recovery.
+        NewRow::Sequence { .. } => (LIVE, baseline.version(), None),
+        NewRow::Copy { of, .. } => {
+            let floor = of.counter().map_or(definition.start, |it| it.floor);
+            counter.floor = counter.floor.max(floor);
+            let from_floor = counted.first_from(counter.floor);
+            counter.next_value = counter.next_value.max(from_floor.unwrap_or(i64::MIN));
+            let removed_through = Some(of.periods_removed_through.as_str());
+            (of.state.as_str(), of.definition_version, removed_through)
+        }
+        // A claim is no change, so other replicas are not told of it.
+        NewRow::Claim { installation } => (ELSEWHERE, 0, installation.as_deref()),
+    };
+    if matches!(row, NewRow::Sequence { .. }) {
+        warn_if_exhausted(name, definition, &counted, counter.next_value);
+    }
+    let sequence = SequenceRow {
         name,
         kind: definition.kind,
-        definition: definition.to_stored(),
-        state: LIVE,
+        definition: match row {
+            NewRow::Copy { of, .. } => of.definition.clone(),
+            NewRow::Sequence { .. } | NewRow::Claim { .. } => definition.to_stored(),
+        },
+        state,
         version,
-        removed_through: None,
+        removed_through,
     };
-    row.insert(transaction).await?;
-    let new_counter = NewCounter::at(next_value, definition, stripe, baseline);
-    new_counter
+    sequence.insert(transaction).await?;
+    if matches!(row, NewRow::Claim { .. }) {
+        return Ok(Creation::Created(None));
+    }
+    counter
         .insert(transaction, &CounterKey::whole(name.clone()))
         .await?;
-    Ok(Resolved {
+    Ok(Creation::Created(Some(Resolved {
         definition: Arc::clone(definition),
         definition_version: version,
         seen: SeenCounter {
-            next_value,
-            version: new_counter.version,
+            next_value: counter.next_value,
+            version: counter.version,
         },
-        revision: new_counter.version,
-        floor: new_counter.floor,
+        revision: counter.version,
+        floor: counter.floor,
         trusted: true,
-    })
+    })))
 }
 
 /// Warns that a sequence has no number from the start.

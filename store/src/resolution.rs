@@ -14,7 +14,7 @@ use odometer_database::{
 use odometer_process::clock::now_ms;
 
 use crate::{
-    creation::{Creation, NewSequence},
+    creation::{Creation, NewName, NewRow},
     database::Database,
     error::StoreError,
     outcome::Resolved,
@@ -133,14 +133,15 @@ impl Database {
     ) -> Result<ReadCounter, AttemptError> {
         let guard = self.heartbeat.guard().map_err(AttemptError::Final)?;
         self.admit_one_more(until).await?;
-        let new = NewSequence {
+        let above = last_seen.map_or(0, |seen| seen.next_value);
+        let new = NewName {
             name: name.clone(),
             definition: Arc::clone(definition),
-            above: last_seen.map_or(0, |seen| seen.next_value),
+            row: NewRow::Sequence { above },
         };
         let creating = self.create_once(new, guard.clone(), until);
         match creating.await.map_err(AttemptError::Failed)? {
-            Creation::Created(known) => {
+            Creation::Created(Some(known)) => {
                 self.metrics.sequences_created.increment(1);
                 tracing::info!(target: TARGET, sequence = name.as_str(), "a sequence was created");
                 Ok(ReadCounter {
@@ -150,7 +151,7 @@ impl Database {
                 })
             }
             Creation::Contradicted => Err(AttemptError::Final(self.contradicted_by(&guard))),
-            Creation::TooLow => {
+            Creation::Created(None) | Creation::TooLow => {
                 self.heartbeat.note_name_went_back(name);
                 Err(AttemptError::Final(StoreError::WentBack))
             }

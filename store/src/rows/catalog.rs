@@ -176,6 +176,12 @@ pub(crate) async fn count(database: DatabaseConnection) -> Result<u64, DbErr> {
     count_in(&database).await
 }
 
+/// Counts the claims: names that live in other stores.
+pub(crate) async fn count_claims(database: DatabaseConnection) -> Result<u64, DbErr> {
+    let claims = sequence::Entity::find().filter(sequence::Column::State.eq(ELSEWHERE));
+    claims.count(&database).await
+}
+
 pub(crate) async fn count_in(connection: &impl ConnectionTrait) -> Result<u64, DbErr> {
     living_here().count(connection).await
 }

@@ -23,7 +23,7 @@ use sea_orm::{
 };
 
 use super::agreement::{Answers, MajorityAnswer, MemberEntry, is_steady, verdict};
-use crate::creation::{Creation, NewSequence};
+use crate::creation::{Creation, NewName, NewRow};
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::{attempt_error::AttemptError, counter_read, stripe_constraints::Agreed};
@@ -244,10 +244,11 @@ impl Store {
                 continue;
             };
             let above = self.memory.view(&key, *k).seen;
-            let new = NewSequence {
+            let above = above.map_or(0, |seen| seen.next_value);
+            let new = NewName {
                 name: name.clone(),
                 definition: Arc::clone(template),
-                above: above.map_or(0, |seen| seen.next_value),
+                row: NewRow::Sequence { above },
             };
             let until = until.min(Instant::now() + LOOK);
             let creating = member.database.create_once(new, guard.clone(), until);

@@ -7,24 +7,20 @@ use std::{
 };
 
 use entity::{counter, meta, sequence};
-use odometer_core::{
-    definition::{Definition, Stripe},
-    name::SequenceName,
-    period::CounterKey,
-};
+use odometer_core::{definition::Stripe, name::SequenceName, period::CounterKey};
 use odometer_database::session::{DatabaseConnection, DatabaseTransaction};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
 use super::agreement::MemberEntry;
 use crate::change::counters;
+use crate::creation::{self, Creation, NewName, NewRow};
 use crate::error;
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::stripe_constraints::counts_alike;
 use crate::rows::{
-    catalog::{self, NO_PERIOD},
+    catalog::{self, CatalogEntry, NO_PERIOD},
     creation_baseline::CreationBaseline,
-    new_counter::NewCounter,
     sequence::SequenceRow,
 };
 use crate::store::Store;
@@ -34,18 +30,10 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a member is to have of a name.
 struct Repair {
-    name: SequenceName,
+    new: NewName,
+    /// What another member has of the name.
+    of: CatalogEntry,
     stripe: Stripe,
-    definition: Arc<Definition>,
-    text: String,
-    state: String,
-    version: i64,
-    removed_through: String,
-    /// No number below it is issued.
-    floor: i64,
-    /// The high-water mark that this process has seen in this member. The counter must not begin
-    /// below it.
-    above: i64,
     /// Whether the definition is decided. If it is, a row with another definition is replaced.
     is_decided: bool,
     guard: HeartbeatGuard,
@@ -100,18 +88,19 @@ impl Store {
         let member = self.member(k)?;
         let key = CounterKey::whole(name.clone());
         let seen = self.memory.view(&key, k).seen;
-        let counter = found.entry.counter();
         let guard = member.database.heartbeat.guard()?;
         let repair = Repair {
-            name: name.clone(),
+            new: NewName {
+                name: name.clone(),
+                definition: Arc::clone(&found.definition),
+                row: NewRow::Copy {
+                    of: found.entry.clone(),
+                    // The counter must not begin below what this process has seen in this member.
+                    above: seen.map_or(0, |seen| seen.next_value),
+                },
+            },
+            of: found.entry.clone(),
             stripe: member.database.stripe,
-            definition: Arc::clone(&found.definition),
-            text: found.entry.definition.clone(),
-            state: found.entry.state.clone(),
-            version: found.version(),
-            removed_through: found.entry.periods_removed_through.clone(),
-            floor: counter.map_or(found.definition.start, |counter| counter.floor),
-            above: seen.map_or(0, |seen| seen.next_value),
             is_decided,
             guard: guard.clone(),
         };
@@ -149,16 +138,23 @@ impl Repair {
     }
 
     async fn within(&self, transaction: &DatabaseTransaction) -> Result<Repaired, DbErr> {
-        let find = sequence::Entity::find_by_id(self.name.as_str().to_owned());
+        let find = sequence::Entity::find_by_id(self.new.name.as_str().to_owned());
         let row = transaction.holding(find).one(transaction).await?;
-        if self.version > 0 {
+        if self.of.definition_version > 0 {
             self.announce(transaction).await?;
         }
         let Some(baseline) = CreationBaseline::hold(transaction, &self.guard).await? else {
             return Ok(Repaired::Contradicted);
         };
         match row {
-            None => self.insert(transaction, baseline).await,
+            None => {
+                let inserting = creation::insert(transaction, &self.new, self.stripe, baseline);
+                Ok(match inserting.await? {
+                    Creation::Created(_) => Repaired::Done,
+                    Creation::Contradicted => Repaired::Contradicted,
+                    Creation::TooLow => Repaired::TooLow,
+                })
+            }
             Some(row) if self.is_decided => self.update(transaction, row).await,
             Some(_) => Ok(Repaired::Done),
         }
@@ -167,36 +163,14 @@ impl Repair {
     /// Raises the version that replicas poll in this member, so that they learn of a change that it
     /// missed.
     async fn announce(&self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
+        let version = self.of.definition_version;
         meta::Entity::update_many()
-            .col_expr(meta::Column::DefinitionsVersion, Expr::val(self.version))
+            .col_expr(meta::Column::DefinitionsVersion, Expr::val(version))
             .filter(meta::Column::Id.eq(1))
-            .filter(meta::Column::DefinitionsVersion.lt(self.version))
+            .filter(meta::Column::DefinitionsVersion.lt(version))
             .exec(transaction)
             .await?;
         Ok(())
-    }
-
-    async fn insert(
-        &self,
-        transaction: &DatabaseTransaction,
-        baseline: CreationBaseline,
-    ) -> Result<Repaired, DbErr> {
-        let counted = self.stripe.view(&self.definition);
-        let first = baseline.first(&counted);
-        if first < self.above {
-            return Ok(Repaired::TooLow);
-        }
-        self.row(self.version, &self.removed_through)
-            .insert(transaction)
-            .await?;
-        let mut new_counter = NewCounter::at(first, &self.definition, self.stripe, baseline);
-        new_counter.floor = new_counter.floor.max(self.floor);
-        let from_floor = counted.first_from(new_counter.floor).unwrap_or(first);
-        new_counter.next_value = new_counter.next_value.max(from_floor);
-        new_counter
-            .insert(transaction, &CounterKey::whole(self.name.clone()))
-            .await?;
-        Ok(Repaired::Done)
     }
 
     /// Replaces the row of a name, unless it is newer.
@@ -208,28 +182,35 @@ impl Repair {
         transaction: &DatabaseTransaction,
         row: sequence::Model,
     ) -> Result<Repaired, DbErr> {
-        let is_alike = catalog::read_definition(&row.definition, &self.definition.store)
-            .is_ok_and(|definition| counts_alike(&definition, &self.definition));
-        if is_alike && row.version > self.version {
+        let NewName {
+            name, definition, ..
+        } = &self.new;
+        let is_alike = catalog::read_definition(&row.definition, &definition.store)
+            .is_ok_and(|read| counts_alike(&read, definition));
+        if is_alike && row.version > self.of.definition_version {
             return Ok(Repaired::Done);
         }
-        let head = (self.name.as_str().to_owned(), NO_PERIOD.to_owned());
+        let head = (name.as_str().to_owned(), NO_PERIOD.to_owned());
         let find = transaction.holding(counter::Entity::find_by_id(head));
         let Some(counter) = find.one(transaction).await? else {
             return Ok(Repaired::MissingCounter);
         };
-        let whole = CounterKey::whole(self.name.clone());
+        let whole = CounterKey::whole(name.clone());
         counters::raise(transaction, &whole).await?;
-        let version = self.version.max(row.version);
-        let removed_through = self
-            .removed_through
-            .as_str()
-            .max(&row.periods_removed_through);
-        self.row(version, removed_through)
-            .update(transaction)
-            .await?;
-        let counted = self.stripe.view(&self.definition);
-        let floor = self.floor.max(counter.floor);
+        let removed_through = &self.of.periods_removed_through;
+        let replacing = SequenceRow {
+            name,
+            kind: definition.kind,
+            definition: self.of.definition.clone(),
+            state: &self.of.state,
+            version: self.of.definition_version.max(row.version),
+            removed_through: Some(removed_through.max(&row.periods_removed_through)),
+        };
+        replacing.update(transaction).await?;
+        let counted = self.stripe.view(definition);
+        let decided = self.of.counter();
+        let floor = decided.map_or(definition.start, |decided| decided.floor);
+        let floor = floor.max(counter.floor);
         let reached = counter.next_value.max(floor);
         let Some(next_value) = counted.on_grid(reached) else {
             return Ok(Repaired::MissingCounter);
@@ -240,16 +221,5 @@ impl Repair {
             .exec(transaction)
             .await?;
         Ok(Repaired::Done)
-    }
-
-    fn row<'a>(&'a self, version: i64, removed_through: &'a str) -> SequenceRow<'a> {
-        SequenceRow {
-            name: &self.name,
-            kind: self.definition.kind,
-            definition: self.text.clone(),
-            state: &self.state,
-            version,
-            removed_through: Some(removed_through),
-        }
     }
 }
