@@ -16,6 +16,7 @@ pub mod audit;
 mod changes;
 mod command;
 mod dedicated;
+mod delivery;
 pub mod description;
 mod directory;
 mod dispatch;
