@@ -11,7 +11,10 @@ use actix_web::{HttpResponse, ResponseError};
 use odometer_core::definition::DefinitionError;
 use odometer_core::name::InvalidName;
 use odometer_core::period::InvalidPeriod;
-use odometer_sequence::{error::SequenceError, workers::WorkerError};
+use odometer_sequence::{
+    error::SequenceError,
+    workers::{LeaseError, WorkerError},
+};
 use serde::Serialize;
 
 /// The media type of a problem.
@@ -268,21 +271,27 @@ impl From<SequenceError> for Problem {
 impl From<WorkerError> for Problem {
     fn from(error: WorkerError) -> Self {
         let code = match &error {
-            WorkerError::NoneFree { .. } => Code::NoWorkerId,
-            WorkerError::NoneUsable { .. } => Code::ClockBehind,
-            WorkerError::Lost => Code::LeaseLost,
-            WorkerError::OtherWidth { .. } => Code::ImmutableField,
-            WorkerError::TooManyPools { .. } => Code::TooManySequences,
-            WorkerError::NotOfTheLease { .. } => Code::InvalidParameter,
-            WorkerError::ClockAhead { .. } => Code::ClockAhead,
-            WorkerError::OldSchema
-            | WorkerError::StoreUnavailable
-            | WorkerError::MayHaveHappened => Code::StoreUnavailable,
-            WorkerError::StoreWentBack => Code::StoreWentBack,
-            WorkerError::Timeout => Code::RefillTimeout,
+            WorkerError::Lease(refused) => lease_code(refused),
             WorkerError::Draining => Code::Draining,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+fn lease_code(refused: &LeaseError) -> Code {
+    match refused {
+        LeaseError::NoneFree { .. } | LeaseError::Held { .. } => Code::NoWorkerId,
+        LeaseError::NoneUsable { .. } => Code::ClockBehind,
+        LeaseError::Lost => Code::LeaseLost,
+        LeaseError::OtherWidth { .. } => Code::ImmutableField,
+        LeaseError::TooManyPools { .. } => Code::TooManySequences,
+        LeaseError::NotOfTheLease { .. } => Code::InvalidParameter,
+        LeaseError::ClockAhead { .. } => Code::ClockAhead,
+        LeaseError::OldSchema | LeaseError::Unavailable | LeaseError::MayHaveHappened => {
+            Code::StoreUnavailable
+        }
+        LeaseError::WentBack => Code::StoreWentBack,
+        LeaseError::Deadline => Code::RefillTimeout,
     }
 }
 
@@ -421,16 +430,17 @@ mod tests {
     #[test]
     fn errors_of_worker_ids_have_their_codes() {
         let cases = [
-            (WorkerError::NoneFree { workers: 4 }, Code::NoWorkerId),
-            (WorkerError::Lost, Code::LeaseLost),
-            (WorkerError::OtherWidth { bits: 5 }, Code::ImmutableField),
-            (WorkerError::ClockAhead { seconds: 400 }, Code::ClockAhead),
-            (WorkerError::MayHaveHappened, Code::StoreUnavailable),
-            (WorkerError::Draining, Code::Draining),
+            (LeaseError::NoneFree { workers: 4 }, Code::NoWorkerId),
+            (LeaseError::Lost, Code::LeaseLost),
+            (LeaseError::OtherWidth { bits: 5 }, Code::ImmutableField),
+            (LeaseError::ClockAhead { by_ms: 400_000 }, Code::ClockAhead),
+            (LeaseError::MayHaveHappened, Code::StoreUnavailable),
         ];
         for (error, code) in cases {
-            assert_eq!(Problem::from(error).code(), code);
+            assert_eq!(Problem::from(WorkerError::from(error)).code(), code);
         }
+        let draining = Problem::from(WorkerError::Draining);
+        assert_eq!(draining.code(), Code::Draining);
     }
 
     #[test]

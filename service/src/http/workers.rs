@@ -4,7 +4,7 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::name::SequenceName;
-use odometer_sequence::workers::{LeaseProof, LeaseRow, WorkerHeld};
+use odometer_sequence::workers::{LeaseGrant, LeaseRow};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -171,13 +171,10 @@ pub(crate) async fn renew(
     parse::no_query(request.uri().query())?;
     let body = body::json_or_nothing(&request, payload, http.body).await?;
     let ttl = parse::workers::renewal(&body)?;
-    let shown = LeaseProof {
-        pool,
-        worker,
-        token,
-    };
-    let held = http.directory.renew_worker(&shown, ttl).await?;
-    Ok(HttpResponse::Ok().json(LeasedWorkerReply::from(held)))
+    let directory = &http.directory;
+    let key = directory.shown_lease(pool, worker, token)?;
+    let lease = directory.renew_worker(&key, ttl).await?;
+    Ok(HttpResponse::Ok().json(LeasedWorkerReply::from(lease)))
 }
 
 /// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`.
@@ -203,13 +200,9 @@ pub(crate) async fn give_back(
     parse::no_query(request.uri().query())?;
     let body = body::json_or_nothing(&request, payload, http.body).await?;
     let unused_from_ms = parse::workers::end(&body)?;
-    let shown = LeaseProof {
-        pool,
-        worker,
-        token,
-    };
     let directory = &http.directory;
-    directory.give_back_worker(&shown, unused_from_ms).await?;
+    let key = directory.shown_lease(pool, worker, token)?;
+    directory.give_back_worker(&key, unused_from_ms).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -245,15 +238,15 @@ fn path(request: &HttpRequest) -> Result<(SequenceName, u32), Problem> {
     Ok((parse::name(path)?, parse::workers::worker(path)?))
 }
 
-impl From<WorkerHeld> for LeasedWorkerReply {
-    fn from(held: WorkerHeld) -> Self {
-        let renew_after = held.ttl / 3;
+impl From<LeaseGrant> for LeasedWorkerReply {
+    fn from(lease: LeaseGrant) -> Self {
+        let renew_after = lease.ttl / 3;
         Self {
-            pool: held.pool.to_string(),
-            worker: held.worker,
-            token: held.token,
-            from_ms: held.from_ms,
-            until_ms: held.until_ms,
+            pool: lease.key.pool.name().to_string(),
+            worker: lease.key.worker,
+            token: lease.key.token().to_owned(),
+            from_ms: lease.from_ms,
+            until_ms: lease.until_ms,
             renew_after_ms: u64::try_from(renew_after.as_millis()).unwrap_or(u64::MAX),
         }
     }

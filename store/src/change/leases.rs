@@ -21,7 +21,7 @@ use sea_orm::{
 
 use super::recover::VERSIONS;
 use crate::worker_lease::{
-    choice::named_from,
+    baseline::named_from,
     lease::{LONGEST_TTL, MAX_AHEAD_MS},
 };
 

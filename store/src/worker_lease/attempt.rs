@@ -1,34 +1,134 @@
-//! Prepares and judges each statement about a lease: the clocks, the heartbeat, and what a failure
-//! means.
+//! Repeats the attempts of one call, and checks what an attempt reads: the schema, the clocks, the
+//! heartbeat, and the row.
 
-use std::time::Instant;
+use std::{future::Future, time::Instant};
 
+use entity::worker_lease;
 use migration::{Installed, WORKER_LEASES};
 use odometer_database::{
+    backoff::Backoff,
     connection::Health,
     failure::{Cause, StatementFailure},
     session::DatabaseConnection,
 };
 
 use super::{
+    baseline::{DatabaseTime, LeaseBaseline, SentAt},
     lease::{LeaseError, MAX_AHEAD_MS, WorkerPool},
-    look::{Clock, LeaseRecoveryMark},
+    look::LeaseRead,
     unconfirmed::LeaseRowCheck,
 };
 use crate::database::Database;
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
-use crate::worker_lease::uncertainty::{LeaseAttemptError, SentAt, UncertainCall, certain};
 
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::worker_lease::attempt";
 
+/// Why an attempt did not succeed.
+pub(crate) enum LeaseAttemptError {
+    /// Trying again gives the same answer.
+    Final(LeaseError),
+    /// Another writer came first.
+    Conflict,
+    Failed(StatementFailure),
+}
+
+impl LeaseAttemptError {
+    /// Returns the error for the caller if no further attempt is made.
+    pub(crate) fn untried(self) -> LeaseError {
+        match self {
+            Self::Final(error) => error,
+            Self::Conflict | Self::Failed(_) => LeaseError::Unavailable,
+        }
+    }
+}
+
+impl From<LeaseError> for LeaseAttemptError {
+    fn from(error: LeaseError) -> Self {
+        Self::Final(error)
+    }
+}
+
+impl From<StatementFailure> for LeaseAttemptError {
+    fn from(failure: StatementFailure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// What one call knows after its attempts so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct UncertainCall {
+    /// Whether an attempt may have been done. If so, every later failure is reported as uncertain.
+    may_have_happened: bool,
+}
+
+impl UncertainCall {
+    fn note(&mut self, failure: &StatementFailure) {
+        self.may_have_happened |= matches!(failure, StatementFailure::MayHaveCommitted(_));
+    }
+
+    /// Returns what the caller hears if the call ends with this error. Only that a lease is lost is
+    /// certain in any case, because the database has said it.
+    fn caller_error(self, error: LeaseError) -> LeaseError {
+        if self.may_have_happened && !matches!(error, LeaseError::Lost) {
+            LeaseError::MayHaveHappened
+        } else {
+            error
+        }
+    }
+}
+
+/// Returns the failure as a certain one, for a statement that leases, renews and ends nothing.
+pub(crate) fn certain(failure: StatementFailure) -> StatementFailure {
+    match failure {
+        StatementFailure::NotCommitted(cause) | StatementFailure::MayHaveCommitted(cause) => {
+            StatementFailure::NotCommitted(cause)
+        }
+    }
+}
+
 impl Database {
+    /// Repeats an attempt that does no harm if it is done twice. It gets the number of attempts
+    /// that met another writer.
+    ///
+    /// # Errors
+    /// What to say to the caller: the attempts or the time are used up, or no attempt can help.
+    pub(crate) async fn repeated<T, Fut>(
+        &self,
+        until: Instant,
+        attempt: impl Fn(u32) -> Fut,
+    ) -> Result<T, LeaseError>
+    where
+        Fut: Future<Output = Result<T, LeaseAttemptError>>,
+    {
+        let mut backoff = Backoff::new(&self.settings.statement);
+        let mut call = UncertainCall::default();
+        let (mut n_attempts, mut n_conflicts) = (0, 0);
+        loop {
+            n_attempts += 1;
+            let outcome = match self.know_leases(until).await {
+                Ok(()) => attempt(n_conflicts).await,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(done) => return Ok(done),
+                Err(LeaseAttemptError::Conflict) => n_conflicts += 1,
+                Err(LeaseAttemptError::Final(error)) => return Err(call.caller_error(error)),
+                Err(LeaseAttemptError::Failed(failure)) => self.judge(&failure, &mut call)?,
+            }
+            if n_attempts >= self.settings.attempts || Instant::now() >= until {
+                return Err(call.caller_error(LeaseError::Deadline));
+            }
+            backoff.wait(until).await;
+        }
+    }
+
     /// Decides whether another attempt may help after a failure.
     ///
     /// # Errors
     /// What to say to the caller, if no attempt can help.
-    pub(crate) fn judge(
+    fn judge(
         &self,
         failure: &StatementFailure,
         call: &mut UncertainCall,
@@ -92,27 +192,47 @@ impl Database {
         })
     }
 
-    /// Checks that the database has not gone back. Also notes its clock, and its recovery mark if
-    /// that was read.
+    /// Checks what a look has read of the database, remembers it, and returns what the following
+    /// statement goes by.
     ///
     /// # Errors
     /// `WentBack`.
-    pub(crate) fn check_clock(
+    pub(crate) fn check_read(
         &self,
-        (clock, recovery_mark): (Clock, Option<LeaseRecoveryMark>),
-        guard: &HeartbeatGuard,
-        clocks: SentAt,
-    ) -> Result<(), LeaseError> {
-        self.note_clock(clocks.skew_ms(clock.now_ms));
-        if guard.is_satisfied_by(clock.heartbeat) {
-            let (sent, n_recoveries) = (clocks.sent, guard.n_recoveries());
-            self.known
-                .saw(clock.now_ms, sent, n_recoveries, recovery_mark);
-            return Ok(());
+        read: &LeaseRead,
+        guard: HeartbeatGuard,
+        sent: SentAt,
+    ) -> Result<LeaseBaseline, LeaseError> {
+        let clock = DatabaseTime::of_a_look(read.now_ms, sent);
+        self.note_clock(clock.skew_ms);
+        if !guard.is_satisfied_by(read.heartbeat) {
+            self.heartbeat.contradicted(&guard);
+            self.connection.refresh.notify_one();
+            return Err(LeaseError::WentBack);
         }
-        self.heartbeat.contradicted(guard);
-        self.connection.refresh.notify_one();
-        Err(LeaseError::WentBack)
+        self.known
+            .saw(read.now_ms, read.recovery_mark, sent, guard.n_recoveries());
+        Ok(LeaseBaseline {
+            stripe: self.identity.stripe,
+            sent,
+            clock,
+            recovery_mark: read.recovery_mark,
+            guard,
+        })
+    }
+
+    /// Returns what a statement goes by that is sent now, without a look. `None` if too little is
+    /// remembered.
+    pub(crate) fn remembered_baseline(&self, guard: HeartbeatGuard) -> Option<LeaseBaseline> {
+        let sent = SentAt::read();
+        let (clock, recovery_mark) = self.known.clock(sent, guard.n_recoveries())?;
+        Some(LeaseBaseline {
+            stripe: self.identity.stripe,
+            sent,
+            clock,
+            recovery_mark,
+            guard,
+        })
     }
 
     fn note_clock(&self, skew_ms: i64) {
@@ -129,25 +249,26 @@ impl Database {
         }
     }
 
-    /// Checks that the row of an id is not below what this process wrote of it. `version` is 0 if
-    /// there is no row.
+    /// Checks that the row of an id is not below what this process wrote of it. There may be no row.
     ///
     /// # Errors
     /// A conflict if the row may have been written since it was read. `WentBack` if it is older.
-    pub(crate) fn check_given(
+    pub(crate) fn check_row(
         &self,
-        (pool, worker): (&WorkerPool, u32),
-        version: i64,
-        guard: &HeartbeatGuard,
-        clocks: SentAt,
+        id: (&WorkerPool, u32),
+        row: Option<&worker_lease::Model>,
+        baseline: &LeaseBaseline,
     ) -> Result<(), LeaseAttemptError> {
-        let id = (pool, worker);
-        let given = &self.unconfirmed_leases;
-        match given.judge(id, version, guard.n_recoveries(), clocks.sent) {
+        let version = row.map_or(0, |row| row.version);
+        let (n_recoveries, sent) = (baseline.guard.n_recoveries(), baseline.sent.sent);
+        match self
+            .unconfirmed_leases
+            .judge(id, version, n_recoveries, sent)
+        {
             LeaseRowCheck::Fits => Ok(()),
             LeaseRowCheck::ReadTooEarly => Err(LeaseAttemptError::Conflict),
             LeaseRowCheck::WentBack => {
-                self.note_lease_went_back(guard.n_recoveries());
+                self.note_lease_went_back(n_recoveries);
                 Err(LeaseError::WentBack.into())
             }
         }
@@ -165,35 +286,7 @@ impl Database {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    const TTL: Duration = Duration::from_secs(30);
-
-    fn clocks(ours_ms: i64) -> SentAt {
-        SentAt {
-            sent: Instant::now(),
-            ours_ms,
-        }
-    }
-
-    #[test]
-    fn a_database_clock_that_jumped_ahead_reserves_five_minutes_more_at_most() {
-        let until = |database_ms| clocks(1_000_000).until(database_ms, TTL);
-        assert_eq!(until(0), 1_030_000);
-        assert_eq!(until(1_000_000), 1_030_000);
-        assert_eq!(until(1_000_000 + MAX_AHEAD_MS), 1_030_000 + MAX_AHEAD_MS);
-        for far_ms in [MAX_AHEAD_MS + 1, 86_400_000, i64::MAX - 1_000_000] {
-            assert_eq!(until(1_000_000 + far_ms), 1_030_000 + MAX_AHEAD_MS);
-        }
-    }
-
-    #[test]
-    fn a_clock_of_ours_that_is_far_ahead_reserves_nothing() {
-        assert!(clocks(MAX_AHEAD_MS).check(0).is_ok());
-        assert!(clocks(MAX_AHEAD_MS + 1).check(0).is_err());
-    }
 
     #[test]
     fn after_an_attempt_that_may_have_been_done_no_failure_is_certain() {
@@ -205,15 +298,14 @@ mod tests {
             String::new(),
         )));
         call.note(&StatementFailure::NotCommitted(Cause::Contention));
-        for error in [away(), LeaseError::WentBack, LeaseError::Deadline] {
+        let ahead = LeaseError::ClockAhead { by_ms: 1 };
+        for error in [away(), LeaseError::WentBack, LeaseError::Deadline, ahead] {
             assert!(matches!(
                 call.caller_error(error),
                 LeaseError::MayHaveHappened
             ));
         }
-        let lost = call.answered(LeaseError::Lost);
+        let lost = call.caller_error(LeaseError::Lost);
         assert!(matches!(lost, LeaseError::Lost));
-        let ahead = call.answered(LeaseError::ClockAhead { by_ms: 1 });
-        assert!(matches!(ahead, LeaseError::MayHaveHappened));
     }
 }

@@ -39,12 +39,24 @@ pub enum WorkerPool {
 }
 
 impl WorkerPool {
+    /// Returns the name of the pool, or of the sequence.
+    pub fn name(&self) -> &SequenceName {
+        match self {
+            Self::Named(name) | Self::Sequence(name) => name,
+        }
+    }
+
     /// Returns the pool's key in the table.
     pub(crate) fn key(&self) -> String {
         match self {
             Self::Named(name) => name.to_string(),
             Self::Sequence(name) => format!("/{name}"),
         }
+    }
+
+    /// Says whether the pool is for other programs. Their pools are bounded in number.
+    pub(crate) fn is_named(&self) -> bool {
+        matches!(self, Self::Named(_))
     }
 }
 
@@ -95,8 +107,8 @@ impl LeaseKey {
         self.token.as_str()
     }
 
-    /// Returns the least version that the row can have after `n_recoveries` recoveries. After another recovery the lease is
-    /// void, and its row may have any version.
+    /// Returns the least version that the row can have after `n_recoveries` recoveries. After
+    /// another recovery the lease is void, and its row may have any version.
     pub(crate) fn least_version(&self, n_recoveries: u64) -> i64 {
         if self.n_recoveries == n_recoveries {
             self.version
@@ -138,39 +150,55 @@ pub struct LeaseRow {
     pub is_held: bool,
 }
 
-/// Why there is no lease.
+/// Why there is no lease. The message is public.
 #[derive(Clone, Debug, Error)]
 pub enum LeaseError {
-    #[error("all {workers} worker ids are taken")]
+    #[error(
+        "All {workers} worker ids of the pool are taken; one is free when its lease ends or it is \
+         given back."
+    )]
     NoneFree { workers: u32 },
     /// There is a free id, but its unused time begins too late. It begins after the wanted moment,
     /// or after all time that the lease would reserve.
-    #[error("no worker id can be used before {from_ms}")]
+    #[error("The unused time of each free worker id begins later, at {from_ms} (Unix ms) first.")]
     NoneUsable { from_ms: i64 },
-    #[error("somebody else has worker id {worker}")]
+    /// Somebody else has the id that was asked for.
+    #[error("Somebody else has worker id {worker}.")]
     Held { worker: u32 },
-    #[error("the lease is lost")]
+    #[error(
+        "The lease is lost: it is not the holder's, was given back, or ended and somebody else has \
+         the id. Stamp nothing any more, and lease anew."
+    )]
     Lost,
-    #[error("the worker ids of the pool have {bits} bits")]
+    #[error("`bits` cannot change any more: the worker ids of this pool have {bits} bits.")]
     OtherWidth { bits: u32 },
-    #[error("our clock is {by_ms} ms ahead of the database's")]
+    #[error(
+        "The clock of this replica is {} s ahead of the database's, more than 5 minutes: no time \
+         is reserved by it; see the runbook, \"Clocks apart\".", .by_ms / 1000
+    )]
     ClockAhead { by_ms: i64 },
-    #[error("as many pools as allowed")]
+    #[error("There are {limit} pools, as many as there may be; use one that is there.")]
     TooManyPools { limit: u64 },
     /// The time that is given back was not part of the lease.
-    #[error("the lease is from {from_ms} until {until_ms}")]
+    #[error("`unused_from_ms` has to lie in the time of the lease, from {from_ms} to {until_ms}.")]
     NotOfTheLease { from_ms: i64, until_ms: i64 },
     /// The schema knows no leases yet.
-    #[error("the schema is too old for worker ids: run `odometer migrate`")]
+    #[error("The database's schema knows no worker ids yet: run `odometer migrate`.")]
     OldSchema,
-    #[error("the database cannot be used now")]
+    #[error("The database gives no worker ids now; try again.")]
     Unavailable,
-    #[error("the attempts or the time are used up")]
+    /// The attempts or the time are used up.
+    #[error("It could not be done in time; try again.")]
     Deadline,
-    #[error("the store holds less than was seen in it")]
+    #[error(
+        "The database holds less than this replica has seen in it: it was restored or failed over. \
+         No worker id is leased until an operator has looked; see the runbook, \"store went back\"."
+    )]
     WentBack,
     /// The outcome of a call is unknown. Ask again.
-    #[error("it may have happened")]
+    #[error(
+        "The database has not said whether it was done: it may have been. Asking again is safe."
+    )]
     MayHaveHappened,
 }
 
@@ -207,6 +235,16 @@ impl Share {
 /// Returns how many ids of this width there are.
 pub(crate) fn workers(bits: u32) -> u32 {
     1 << bits.min(MAX_BITS)
+}
+
+/// Returns the number as its column has it.
+pub(crate) fn signed(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// Returns the number of a column.
+pub(crate) fn unsigned(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(0)
 }
 
 /// Returns the time in whole milliseconds.

@@ -1,124 +1,129 @@
 //! Reads what is needed before a worker id is leased, renewed or given back.
 
-use std::time::Duration;
-
 use entity::{meta, replica, worker_lease};
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, JoinType, Order,
-    QueryFilter, QueryOrder, QueryResult, QuerySelect,
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult,
+    Iterable, JoinType, Order, QueryFilter, QueryOrder, QueryResult, QuerySelect,
     sea_query::{Alias, Expr, ExprTrait, Query, SelectStatement},
 };
 
-use super::{
-    lease::{Share, WorkerChoice},
-    uncertainty::SentAt,
-};
+use super::{baseline::LeaseRecoveryMark, lease::signed};
 use crate::{heartbeat::HeartbeatGuard, rows::creation_baseline::version_at};
 
 /// A pool that was not used for this long, in milliseconds, does not count.
 const OF_LATE_MS: i64 = 86_400_000;
 
-/// What one lease asks of a database.
-#[derive(Clone, Debug)]
-pub(crate) struct Question {
-    pub(crate) pool: String,
-    pub(crate) holder: String,
-    /// The hash of the token that is to be written.
-    pub(crate) token_hash: String,
-    pub(crate) share: Share,
-    /// How many ids there are, in all members together.
-    pub(crate) workers: u32,
-    pub(crate) choice: WorkerChoice,
-    pub(crate) usable_by_ms: Option<i64>,
-    /// Whether the pool is for other programs, whose pools are bounded in number.
-    pub(crate) is_named: bool,
-    /// The ids that earlier attempts of this lease may have got.
-    pub(crate) uncertain: Vec<u32>,
-    /// Our clocks. Time is wanted for `ttl` ahead of the later clock.
-    pub(crate) clocks: SentAt,
-    pub(crate) ttl: Duration,
-    /// How many conflicts there were. After conflicts, the choice spreads over more ids.
-    pub(crate) n_conflicts: u32,
-    pub(crate) guard: HeartbeatGuard,
-}
-
-/// What a look found: the state of the pool and the database's clock, and the best id.
-#[derive(Debug)]
+/// What each look reads of the database as a whole.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseRead {
-    pub(crate) head: PoolSummary,
-    pub(crate) found: LeaseCandidate,
-}
-
-/// What is read in one statement.
-#[derive(Clone, Debug)]
-pub(crate) struct PoolSummary {
-    pub(crate) clock: Clock,
+    /// The database's clock (Unix ms).
+    pub(crate) now_ms: i64,
+    /// This replica's heartbeat, which shows that the database has not gone back. `None` if its row
+    /// is gone.
+    pub(crate) heartbeat: Option<i64>,
     pub(crate) recovery_mark: LeaseRecoveryMark,
     /// The oldest program that can work with the database, by its schema.
     pub(crate) compatible_from: i32,
-    /// The version that the versions of new rows lie above.
-    pub(crate) version: i64,
+}
+
+impl LeaseRead {
+    fn of(row: &QueryResult) -> Result<Self, DbErr> {
+        let leases_from: Option<i64> = row.try_get("", "leases_from")?;
+        Ok(Self {
+            now_ms: row.try_get("", "now_ms")?,
+            heartbeat: row.try_get("", "beat")?,
+            recovery_mark: LeaseRecoveryMark {
+                recovered_at: row.try_get("", "recovered_at")?,
+                leases_from: leases_from.unwrap_or(0),
+            },
+            compatible_from: row.try_get("", "compatible_from")?,
+        })
+    }
+}
+
+/// What is read of a pool, in one statement.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolSummary {
+    pub(crate) read: LeaseRead,
     /// The width of the pool's ids, in bits. `None` if the pool has no id yet.
     pub(crate) bits: Option<u32>,
     pub(crate) lowest: Option<u32>,
     pub(crate) highest: Option<u32>,
     /// A free id that this holder had.
     pub(crate) former: Option<u32>,
-    /// How many other pools were in use in the last day. Only read if this pool is new, and pools
-    /// of its kind are bounded.
-    pub(crate) n_pools: u64,
 }
 
-/// What the last recovery of a database says of all its leases.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LeaseRecoveryMark {
-    pub(crate) recovered_at: Option<i64>,
-    /// No id's time begins before this, no matter what its row says. The reason is that the
-    /// recovery of an older program does not raise the rows.
-    pub(crate) leases_from: i64,
-}
+impl PoolSummary {
+    fn of(row: &QueryResult) -> Result<Self, DbErr> {
+        let id = |column: &str| -> Result<Option<u32>, DbErr> {
+            let read: Option<i32> = row.try_get("", column)?;
+            Ok(read.and_then(|read| u32::try_from(read).ok()))
+        };
+        Ok(Self {
+            read: LeaseRead::of(row)?,
+            bits: id("bits")?,
+            lowest: id("lowest")?,
+            highest: id("highest")?,
+            former: id("former")?,
+        })
+    }
 
-/// A database's clock, and the heartbeat that shows that the database has not gone back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    /// The database's clock (Unix ms).
-    pub(crate) now_ms: i64,
-    /// This replica's heartbeat. `None` if its row is gone.
-    pub(crate) heartbeat: Option<i64>,
-}
-
-/// The id that can be leased, or why there is none.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum LeaseCandidate {
-    /// An earlier attempt got this row.
-    Ours(worker_lease::Model),
-    Free(worker_lease::Model),
-    /// This id has no row yet.
-    New(u32),
-    /// The wanted id is taken.
-    Held(u32),
-    /// There are free ids, but their unused time begins too late. This is when the first one
-    /// begins.
-    Late(i64),
-    None,
+    /// Returns the version that the versions of new rows lie above.
+    pub(crate) fn version_of_new(&self) -> i64 {
+        self.read.recovery_mark.recovered_at.map_or(0, version_at)
+    }
 }
 
 pub(crate) async fn read_pool(
     database: &DatabaseConnection,
-    asked: &Question,
+    guard: &HeartbeatGuard,
+    pool: &str,
+    holder: &str,
 ) -> Result<PoolSummary, DbErr> {
     let backend = database.get_database_backend();
-    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(asked.guard.holder());
-    let lowest = of_the_pool(&asked.pool)
+    let lowest = of_the_pool(pool)
         .column(worker_lease::Column::Bits)
         .order_by(worker_lease::Column::Worker, Order::Asc)
         .limit(1)
         .to_owned();
     let worker = || Expr::col(worker_lease::Column::Worker);
-    let former = former(backend, &asked.pool, &asked.holder);
-    let query = Query::select()
+    let of_all = |worker: Expr| scalar(of_the_pool(pool).expr(worker).to_owned());
+    let query = of_the_database(backend, guard)
+        .expr_as(scalar(lowest), "bits")
+        .expr_as(of_all(worker().min()), "lowest")
+        .expr_as(of_all(worker().max()), "highest")
+        .expr_as(scalar(former(backend, pool, holder)), "former")
+        .to_owned();
+    PoolSummary::of(&only_row(database, &query).await?)
+}
+
+/// Reads the row of an id, for a holder that has the id.
+pub(crate) async fn read_lease(
+    database: DatabaseConnection,
+    guard: HeartbeatGuard,
+    pool: String,
+    worker: u32,
+) -> Result<(LeaseRead, Option<worker_lease::Model>), DbErr> {
+    use worker_lease::{Column, Entity, Model};
+    let column = |column| Expr::col((Entity, column));
+    let is_its = column(Column::Pool)
+        .eq(pool)
+        .and(column(Column::Worker).eq(signed(worker)));
+    let query = of_the_database(database.get_database_backend(), &guard)
+        .columns(Column::iter().map(|column| (Entity, column)))
+        .join(JoinType::LeftJoin, Entity, is_its)
+        .to_owned();
+    let row = only_row(&database, &query).await?;
+    let lease = Option::<Model>::from_query_result(&row, "")?;
+    Ok((LeaseRead::of(&row)?, lease))
+}
+
+/// Selects what each look reads of the database.
+fn of_the_database(backend: DbBackend, guard: &HeartbeatGuard) -> SelectStatement {
+    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(guard.holder());
+    Query::select()
         .expr_as(database_clock::now(backend), "now_ms")
         .columns([
             (meta::Entity, meta::Column::LeasesFrom),
@@ -126,49 +131,18 @@ pub(crate) async fn read_pool(
             (meta::Entity, meta::Column::CompatibleFrom),
         ])
         .column((replica::Entity, replica::Column::Beat))
-        .expr_as(scalar(lowest), "bits")
-        .expr_as(
-            scalar(of_the_pool(&asked.pool).expr(worker().min()).to_owned()),
-            "lowest",
-        )
-        .expr_as(
-            scalar(of_the_pool(&asked.pool).expr(worker().max()).to_owned()),
-            "highest",
-        )
-        .expr_as(scalar(former), "former")
         .from(meta::Entity)
         .join(JoinType::LeftJoin, replica::Entity, own_row)
         .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1))
-        .to_owned();
-    let Some(row) = database.query_one(&query).await? else {
-        return Err(DbErr::RecordNotFound("meta".to_owned()));
-    };
-    summary_of(&row)
+        .to_owned()
 }
 
-/// Reads the clock, for a holder that already has an id.
-pub(crate) async fn read_clock(
+async fn only_row(
     database: &DatabaseConnection,
-    guard: &HeartbeatGuard,
-) -> Result<Clock, DbErr> {
-    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(guard.holder());
-    let query = Query::select()
-        .expr_as(
-            database_clock::now(database.get_database_backend()),
-            "now_ms",
-        )
-        .column((replica::Entity, replica::Column::Beat))
-        .from(meta::Entity)
-        .join(JoinType::LeftJoin, replica::Entity, own_row)
-        .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1))
-        .to_owned();
-    let Some(row) = database.query_one(&query).await? else {
-        return Err(DbErr::RecordNotFound("meta".to_owned()));
-    };
-    Ok(Clock {
-        now_ms: row.try_get("", "now_ms")?,
-        heartbeat: row.try_get("", "beat")?,
-    })
+    query: &SelectStatement,
+) -> Result<QueryResult, DbErr> {
+    let row = database.query_one(query).await?;
+    row.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
 }
 
 /// Says whether a holder had an id that is free.
@@ -191,32 +165,6 @@ fn former(backend: DbBackend, pool: &str, holder: &str) -> SelectStatement {
         .order_by(worker_lease::Column::ReservedUntil, Order::Asc)
         .limit(1)
         .to_owned()
-}
-
-fn summary_of(row: &QueryResult) -> Result<PoolSummary, DbErr> {
-    let id = |column: &str| -> Result<Option<u32>, DbErr> {
-        let read: Option<i32> = row.try_get("", column)?;
-        Ok(read.and_then(|read| u32::try_from(read).ok()))
-    };
-    let leases_from: Option<i64> = row.try_get("", "leases_from")?;
-    let recovered_at: Option<i64> = row.try_get("", "recovered_at")?;
-    Ok(PoolSummary {
-        clock: Clock {
-            now_ms: row.try_get("", "now_ms")?,
-            heartbeat: row.try_get("", "beat")?,
-        },
-        recovery_mark: LeaseRecoveryMark {
-            recovered_at,
-            leases_from: leases_from.unwrap_or(0),
-        },
-        compatible_from: row.try_get("", "compatible_from")?,
-        version: recovered_at.map_or(0, version_at),
-        bits: id("bits")?,
-        lowest: id("lowest")?,
-        highest: id("highest")?,
-        former: id("former")?,
-        n_pools: 0,
-    })
 }
 
 fn of_the_pool(pool: &str) -> SelectStatement {
@@ -253,16 +201,16 @@ pub(crate) async fn read_row(
         .await
 }
 
-/// Reads free ids. Ids whose unused time begins first come first.
+/// Reads free ids below `end`, at most `most`. Ids whose unused time begins first come first.
 pub(crate) async fn free_rows(
     database: &DatabaseConnection,
-    asked: &Question,
+    pool: &str,
+    end: u32,
     most: u32,
 ) -> Result<Vec<worker_lease::Model>, DbErr> {
-    let end = i32::try_from(asked.workers).unwrap_or(i32::MAX);
     worker_lease::Entity::find()
-        .filter(worker_lease::Column::Pool.eq(asked.pool.as_str()))
-        .filter(worker_lease::Column::Worker.lt(end))
+        .filter(worker_lease::Column::Pool.eq(pool))
+        .filter(worker_lease::Column::Worker.lt(signed(end)))
         .filter(free(database.get_database_backend()))
         .order_by_asc(worker_lease::Column::ReservedUntil)
         .limit(u64::from(most))
@@ -270,23 +218,20 @@ pub(crate) async fn free_rows(
         .await
 }
 
-/// Finds the lowest id without a row, in a pool that has rows.
+/// Finds the lowest id below `end` that has no row and follows an id with a row. Two ids of a
+/// database lie `step` apart.
 pub(crate) async fn find_gap(
     database: &DatabaseConnection,
-    asked: &Question,
-    head: &PoolSummary,
+    pool: &str,
+    step: u32,
+    end: u32,
 ) -> Result<Option<u32>, DbErr> {
-    let Share { k, n } = asked.share;
-    if head.lowest.is_some_and(|lowest| lowest > k) {
-        return Ok(Some(k));
-    }
     let (low, high) = (Alias::new("low"), Alias::new("high"));
-    let step = i32::try_from(n).unwrap_or(i32::MAX);
-    let end = i32::try_from(asked.workers).unwrap_or(i32::MAX);
+    let (step, end) = (signed(step), signed(end));
     let column = |of: &Alias, column| Expr::col((of.clone(), column));
     let next = || column(&low, worker_lease::Column::Worker).add(step);
     let is_next = column(&high, worker_lease::Column::Pool)
-        .eq(asked.pool.as_str())
+        .eq(pool)
         .and(column(&high, worker_lease::Column::Worker).eq(next()));
     let query = Query::select()
         .expr_as(next(), "gap")
@@ -297,7 +242,7 @@ pub(crate) async fn find_gap(
             high.clone(),
             is_next,
         )
-        .and_where(column(&low, worker_lease::Column::Pool).eq(asked.pool.as_str()))
+        .and_where(column(&low, worker_lease::Column::Pool).eq(pool))
         .and_where(column(&low, worker_lease::Column::Worker).lt(end.saturating_sub(step)))
         .and_where(column(&high, worker_lease::Column::Worker).is_null())
         .order_by((low.clone(), worker_lease::Column::Worker), Order::Asc)

@@ -12,97 +12,53 @@ use std::{
 use futures_util::future::{join_all, try_join_all};
 use odometer_process::clock::now_ms;
 
-use super::{
-    grant::LeaseCall,
-    lease::{
-        LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, Share, WorkerChoice, WorkerPool,
-        workers,
-    },
+use super::lease::{
+    LeaseError, LeaseGrant, LeaseRow, LeaseWanted, Share, WorkerChoice, WorkerPool, workers,
 };
 use crate::{database::Database, store::Store};
 
-/// What the members have refused.
-#[derive(Default)]
-struct LeaseRefusals {
-    went_back: bool,
-    is_late: bool,
-    /// Whether a member may have leased an id, which it takes back by itself.
-    is_uncertain: bool,
-    is_away: bool,
-    /// The earliest time at which one of the ids can be used, in milliseconds since 1970.
-    from_ms: Option<i64>,
-    /// A reason that holds in one member, and need not hold in another.
-    here: Option<LeaseError>,
+/// Returns how much a refusal says for the whole store. A member that is away may have an id, so
+/// that no id is free says least.
+fn weight(refused: &LeaseError) -> u8 {
+    match refused {
+        // A member may have leased an id, which it takes back by itself.
+        LeaseError::MayHaveHappened => 6,
+        // These reasons hold in one member, and need not hold in another.
+        LeaseError::Held { .. }
+        | LeaseError::Lost
+        | LeaseError::OtherWidth { .. }
+        | LeaseError::ClockAhead { .. }
+        | LeaseError::TooManyPools { .. }
+        | LeaseError::NotOfTheLease { .. }
+        | LeaseError::OldSchema => 5,
+        LeaseError::NoneUsable { .. } => 4,
+        LeaseError::WentBack => 3,
+        LeaseError::Deadline => 2,
+        LeaseError::Unavailable => 1,
+        LeaseError::NoneFree { .. } => 0,
+    }
 }
 
-impl LeaseRefusals {
-    fn note(&mut self, error: LeaseError) {
-        match error {
-            LeaseError::WentBack => self.went_back = true,
-            LeaseError::Deadline => self.is_late = true,
-            LeaseError::MayHaveHappened => self.is_uncertain = true,
-            LeaseError::Unavailable => self.is_away = true,
-            LeaseError::NoneUsable { from_ms } => {
-                let earliest = self.from_ms.map_or(from_ms, |known| known.min(from_ms));
-                self.from_ms = Some(earliest);
-            }
-            LeaseError::NoneFree { .. } => {}
-            LeaseError::Held { .. }
-            | LeaseError::Lost
-            | LeaseError::OtherWidth { .. }
-            | LeaseError::ClockAhead { .. }
-            | LeaseError::TooManyPools { .. }
-            | LeaseError::NotOfTheLease { .. }
-            | LeaseError::OldSchema => {
-                self.here.get_or_insert(error);
-            }
-        }
-    }
-
-    /// Returns why there is no id. A member that is away may have one.
-    fn reason(self, bits: u32) -> LeaseError {
-        if self.is_uncertain {
-            LeaseError::MayHaveHappened
-        } else if let Some(error) = self.here {
-            error
-        } else if let Some(from_ms) = self.from_ms {
+/// Returns why neither of two members has an id. If both will have one, the earlier time counts.
+fn both(one: LeaseError, other: LeaseError) -> LeaseError {
+    match (one, other) {
+        (LeaseError::NoneUsable { from_ms: one }, LeaseError::NoneUsable { from_ms: other }) => {
+            let from_ms = one.min(other);
             LeaseError::NoneUsable { from_ms }
-        } else if self.went_back {
-            LeaseError::WentBack
-        } else if self.is_late {
-            LeaseError::Deadline
-        } else if self.is_away {
-            LeaseError::Unavailable
-        } else {
-            let workers = workers(bits);
-            LeaseError::NoneFree { workers }
         }
+        (one, other) if weight(&other) > weight(&one) => other,
+        (one, _) => one,
     }
 }
 
 impl Store {
-    /// Begins a call for a lease, from the store at this place in the configuration.
-    pub(crate) fn lease_call(&self, wanted: LeaseWanted, place: usize) -> LeaseCall {
-        LeaseCall::new(wanted, place, Instant::now() + self.bounds.deadline)
-    }
-
-    /// Makes the first attempt, if one database has all ids. Returns `None` if other attempts have
-    /// to follow.
-    pub(crate) async fn lease_first(
+    /// Leases an id of one of the databases. `place` is the store's place in the configuration.
+    pub(crate) async fn lease(
         &self,
-        asking: &mut LeaseCall,
-    ) -> Result<Option<LeaseGrant>, LeaseError> {
-        match self.only() {
-            Some(only) => only.lease_first(asking).await,
-            None => Ok(None),
-        }
-    }
-
-    pub(crate) async fn lease(&self, asking: LeaseCall) -> Result<LeaseGrant, LeaseError> {
-        let leased = match self.only() {
-            Some(only) => only.lease(asking).await,
-            None => self.lease_of_members(&asking.wanted, asking.store).await,
-        };
+        wanted: LeaseWanted,
+        place: usize,
+    ) -> Result<LeaseGrant, LeaseError> {
+        let leased = self.lease_of_members(wanted, place).await;
         let is_taken = matches!(
             leased,
             Err(LeaseError::NoneFree { .. }
@@ -121,13 +77,6 @@ impl Store {
         self.databases().find(is_its).ok_or(LeaseError::Unavailable)
     }
 
-    /// Takes a lease back in the background that nobody has. None of its time was used.
-    pub(crate) fn take_back(&self, key: LeaseKey, from_ms: i64, ttl: Duration) {
-        if let Ok(database) = self.database_of(key.worker) {
-            database.take_back(key, from_ms, ttl);
-        }
-    }
-
     pub(crate) async fn lease_rows(
         &self,
         pool: &WorkerPool,
@@ -141,47 +90,46 @@ impl Store {
         Ok(rows)
     }
 
-    pub(crate) async fn lease_row(
-        &self,
-        pool: &WorkerPool,
-        worker: u32,
-    ) -> Result<Option<LeaseRow>, LeaseError> {
-        self.database_of(worker)?.lease_row(pool, worker).await
-    }
-
     async fn lease_of_members(
         &self,
-        wanted: &LeaseWanted,
-        store: usize,
+        wanted: LeaseWanted,
+        place: usize,
     ) -> Result<LeaseGrant, LeaseError> {
         let until = Instant::now() + self.bounds.deadline;
-        if let WorkerChoice::Exact(worker) = wanted.choice {
-            return self
-                .database_of(worker)?
-                .lease(LeaseCall::new(wanted.clone(), store, until))
-                .await;
+        let only = match wanted.choice {
+            WorkerChoice::Exact(worker) => Some(self.database_of(worker)?),
+            WorkerChoice::Any => self.only(),
+        };
+        if let Some(only) = only {
+            return only.lease(wanted, place, until).await;
         }
-        // An id that can be used at once in one member is better than an id that must rest in
-        // another.
-        let mut now = wanted.clone();
-        now.usable_by_ms = wanted.usable_by_ms.or_else(|| Some(now_ms()));
-        let order = self.order_of_leases(wanted, until).await;
-        match self.go_round(&now, &order, store, until).await {
-            Err(LeaseError::NoneUsable { .. }) if wanted.usable_by_ms.is_none() => {
-                self.go_round(wanted, &order, store, until).await
+        let order = self.order_of_leases(&wanted, until).await;
+        if wanted.usable_by_ms.is_none() {
+            // An id that can be used at once in one member is better than an id that must rest in
+            // another.
+            let usable_by_ms = Some(now_ms());
+            let now = LeaseWanted {
+                usable_by_ms,
+                ..wanted.clone()
+            };
+            let leased = self.go_round(&now, &order, place, until).await;
+            if !matches!(leased, Err(LeaseError::NoneUsable { .. })) {
+                return leased;
             }
-            outcome => outcome,
         }
+        self.go_round(&wanted, &order, place, until).await
     }
 
+    /// Asks one member after the other, until one of them leases an id.
     async fn go_round(
         &self,
         wanted: &LeaseWanted,
         order: &[usize],
-        store: usize,
+        place: usize,
         until: Instant,
     ) -> Result<LeaseGrant, LeaseError> {
-        let mut refused = LeaseRefusals::default();
+        let workers = workers(wanted.bits);
+        let mut refused = LeaseError::NoneFree { workers };
         for k in order {
             if Instant::now() >= until {
                 return Err(LeaseError::Deadline);
@@ -190,28 +138,26 @@ impl Store {
                 continue;
             };
             let part = self.part_of(*k, until);
-            let asking = LeaseCall::new(wanted.clone(), store, part);
-            match member.database.lease(asking).await {
+            let error = match member.database.lease(wanted.clone(), place, part).await {
                 Ok(lease) => {
                     member.succeed();
                     return Ok(lease);
                 }
-                Err(error) => {
-                    let is_ill = matches!(
-                        error,
-                        LeaseError::Unavailable
-                            | LeaseError::Deadline
-                            | LeaseError::MayHaveHappened
-                            | LeaseError::WentBack
-                    );
-                    if is_ill {
-                        member.fail();
-                    }
-                    refused.note(error);
-                }
+                Err(error) => error,
+            };
+            let is_ill = matches!(
+                error,
+                LeaseError::Unavailable
+                    | LeaseError::Deadline
+                    | LeaseError::MayHaveHappened
+                    | LeaseError::WentBack
+            );
+            refused = both(refused, error);
+            if is_ill {
+                member.fail();
             }
         }
-        Err(refused.reason(wanted.bits))
+        Err(refused)
     }
 
     /// Returns the members that have ids of this width, in the order in which they are asked. A
@@ -245,11 +191,8 @@ mod tests {
     use super::*;
 
     fn reason(errors: Vec<LeaseError>) -> LeaseError {
-        let mut refused = LeaseRefusals::default();
-        for error in errors {
-            refused.note(error);
-        }
-        refused.reason(10)
+        let none = LeaseError::NoneFree { workers: 1024 };
+        errors.into_iter().fold(none, both)
     }
 
     #[test]

@@ -24,6 +24,10 @@
 //! holder counts its lease by its own monotonic clock, from before the statement was sent, so the
 //! lease ends for the holder first.
 //!
+//! Each attempt goes the same way: it looks at the row, and then writes on condition that the row is
+//! as it was seen. A row that this process wrote itself is remembered (`row_cache.rs`), and then
+//! needs no look. If it is not as it was remembered, the attempt looks after all.
+//!
 //! Every statement on an existing row names the row's version, and every statement carries the
 //! guard of the heartbeat. A lease whose answer was lost is found again by its token, or is taken
 //! back in the background (`reclaim.rs`). After a recovery all leases are void, and no worker id
@@ -32,6 +36,7 @@
 //! The decisions are ADR 18 and ADR 19.
 
 pub(crate) mod attempt;
+pub(crate) mod baseline;
 pub(crate) mod choice;
 pub(crate) mod fullness;
 pub(crate) mod grant;
@@ -39,12 +44,10 @@ pub(crate) mod lease;
 pub(crate) mod listing;
 pub(crate) mod look;
 pub(crate) mod members;
-pub(crate) mod optimistic;
 pub(crate) mod reclaim;
 pub(crate) mod renewal;
 pub(crate) mod row_cache;
 pub(crate) mod statements;
 pub(crate) mod stores;
 pub(crate) mod token;
-pub(crate) mod uncertainty;
 pub(crate) mod unconfirmed;

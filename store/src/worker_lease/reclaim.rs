@@ -6,10 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    lease::{LeaseError, LeaseKey},
-    uncertainty::UncertainCall,
-};
+use super::lease::{LeaseError, LeaseKey};
 use crate::database::Database;
 
 /// The target of this file's log events.
@@ -43,9 +40,7 @@ async fn take_back_within(database: Weak<Database>, key: LeaseKey, from_ms: i64,
         };
         let grace = alive.settings.statement.timeout * GRACE;
         let until = Instant::now() + alive.settings.deadline;
-        let ending =
-            alive.give_back_lease(&key, Some(from_ms), until, UncertainCall::default(), None);
-        match ending.await {
+        match alive.give_back_lease(&key, Some(from_ms), until).await {
             Ok(()) => return,
             Err(LeaseError::Lost) if since.elapsed() >= grace => return,
             Err(error) if since.elapsed() >= grace + ttl => {

@@ -1,78 +1,42 @@
-//! Renews a lease and gives it back, for its holder. The row is read, if it is not known, and then
-//! written on condition that it is unchanged.
+//! Renews a lease and gives it back, for its holder. The row is read, if it is not remembered, and
+//! then written on condition that it is unchanged.
 
 use std::{
-    future::Future,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use entity::worker_lease;
-use odometer_database::backoff::Backoff;
 use odometer_process::faults::{self, Fault};
 
 use super::{
-    lease::{LeaseError, LeaseGrant, LeaseKey, millis},
-    look::{self, Clock},
-    statements::{self, LeaseEnd, LeaseWrite},
-    uncertainty::{LeaseAttemptError, SentAt, UncertainCall, certain, unsigned},
+    attempt::{LeaseAttemptError, certain},
+    baseline::{LeaseBaseline, SentAt},
+    lease::{LeaseError, LeaseGrant, LeaseKey, millis, signed},
+    look, statements,
 };
 use crate::{database::Database, heartbeat::HeartbeatGuard};
 
-/// One of the attempts of a call.
-#[derive(Clone, Copy)]
-struct Attempt {
+/// A call to end a lease that is under way.
+struct EndCall<'a> {
+    key: &'a LeaseKey,
+    unused_from_ms: Option<i64>,
+    began: Instant,
+    /// Whether the row was not as it was remembered.
+    is_otherwise: AtomicBool,
     until: Instant,
-    /// Whether another writer wrote the row since the call began.
-    has_met: bool,
 }
 
-/// A renewal that is to be written.
-pub(crate) struct Renewal {
-    pub(crate) written: LeaseWrite,
-    ttl: Duration,
-}
-
-impl Renewal {
-    /// Builds the renewal of a row, at a moment of the database's clock. Without a `ttl`, the lease
-    /// lasts as long as before.
-    pub(crate) fn of(
-        row: worker_lease::Model,
-        ttl: Option<Duration>,
-        clocks: SentAt,
-        now_ms: i64,
-        guard: HeartbeatGuard,
-    ) -> Self {
-        let former = Duration::from_millis(u64::try_from(row.ttl_ms).unwrap_or(0));
-        let ttl = ttl.unwrap_or(former);
-        let written = LeaseWrite {
-            worker: unsigned(row.worker),
-            bits: unsigned(row.bits),
-            from_ms: row.reserved_from,
-            until_ms: clocks.until(now_ms, ttl).max(row.reserved_until),
-            expires_ms: now_ms.saturating_add(millis(ttl)),
-            ttl_ms: millis(ttl),
-            version: row.version,
-            ours_ms: clocks.ours_ms,
-            moment: None,
-            pool: row.pool,
-            holder: row.holder,
-            token_hash: row.token_hash,
-            guard,
-        };
-        Self { written, ttl }
-    }
-}
-
-/// Says whether a lease's row may have been written after `at`. The lease's length is counted from
-/// a moment before the write. The call that wrote the row may have lasted for `call` after that
-/// moment.
-fn may_be_later(row: &worker_lease::Model, clock: Clock, at: Instant, call: Duration) -> bool {
+/// Says whether a lease's row may have been written after `at`, which was `since` ago. The lease's
+/// length is counted from a moment before the write. The call that wrote the row may have lasted
+/// for `call` after that moment.
+fn may_be_later(row: &worker_lease::Model, now_ms: i64, since: Duration, call: Duration) -> bool {
     if faults::is(Fault::RenewalUnseen) {
         return false;
     }
     let looked_ms = row.expires_at.saturating_sub(row.ttl_ms);
     let written_ms = looked_ms.saturating_add(millis(call));
-    written_ms >= clock.now_ms.saturating_sub(millis(at.elapsed()))
+    written_ms >= now_ms.saturating_sub(millis(since))
 }
 
 impl Database {
@@ -82,13 +46,9 @@ impl Database {
         key: &LeaseKey,
         ttl: Option<Duration>,
         until: Instant,
-        call: UncertainCall,
     ) -> Result<LeaseGrant, LeaseError> {
-        let renewed = self
-            .repeated(until, call, |attempt| {
-                self.try_to_renew(key, ttl, attempt.until)
-            })
-            .await?;
+        let renewing = self.repeated(until, |_| self.try_to_renew(key, ttl, until));
+        let renewed = renewing.await?;
         self.unconfirmed_leases.note(&renewed.key, &self.heartbeat);
         Ok(renewed)
     }
@@ -99,178 +59,170 @@ impl Database {
         ttl: Option<Duration>,
         until: Instant,
     ) -> Result<LeaseGrant, LeaseAttemptError> {
-        if let Some(lease) = self.renew_optimistically(key, ttl, until).await? {
-            return Ok(lease);
+        let guard = self.guard()?;
+        let remembered = self.remembered_lease(key, guard.n_recoveries());
+        if let (Some(row), Some(baseline)) = (remembered, self.remembered_baseline(guard)) {
+            match self.renew(key, row, ttl, baseline, until).await {
+                Err(LeaseAttemptError::Conflict) => {}
+                done => return done,
+            }
         }
-        let clocks = SentAt::read();
-        let (clock, row, guard) = self.look_at(key, clocks, until).await?;
+        let (row, baseline) = self.look_at(key, until).await?;
         if row.ended {
             return Err(LeaseError::Lost.into());
         }
-        clocks.check(clock.now_ms)?;
-        let renewal = Renewal::of(row, ttl, clocks, clock.now_ms, guard);
-        let skew_ms = clocks.skew_ms(clock.now_ms);
-        self.renew(key, renewal, clocks, skew_ms, until).await
+        baseline.sent.check(baseline.clock.latest_ms)?;
+        self.renew(key, row, ttl, baseline, until).await
     }
 
-    /// Writes the renewal of a row that was seen or is known.
-    pub(crate) async fn renew(
+    /// Writes the renewal of a row that was seen or is remembered. Without a `ttl`, the lease lasts
+    /// as long as before.
+    async fn renew(
         &self,
         key: &LeaseKey,
-        Renewal { written, ttl }: Renewal,
-        clocks: SentAt,
-        skew_ms: i64,
+        seen: worker_lease::Model,
+        ttl: Option<Duration>,
+        baseline: LeaseBaseline,
         until: Instant,
     ) -> Result<LeaseGrant, LeaseAttemptError> {
-        let (statement, n_recoveries) = (written.clone(), written.guard.n_recoveries());
-        let renewing = self
-            .connection
-            .run(until, |database| statements::renew(database, statement));
-        if !renewing.await? {
-            return Err(LeaseAttemptError::Conflict);
-        }
-        self.known.note(written.row(), n_recoveries);
-        let mut key = key.clone();
-        (key.version, key.n_recoveries) = (written.version_after(), n_recoveries);
-        Ok(LeaseGrant {
-            key,
-            from_ms: written.from_ms,
-            until_ms: written.until_ms,
-            expires: clocks.sent + ttl,
-            ttl,
-            skew_ms,
+        let former = Duration::from_millis(u64::try_from(seen.ttl_ms).unwrap_or(0));
+        let ttl = ttl.unwrap_or(former);
+        let (until_ms, expires_ms) = baseline.ends_ms(ttl);
+        let written = worker_lease::Model {
+            expires_at: expires_ms,
+            reserved_until: until_ms.max(seen.reserved_until),
+            version: seen.version.saturating_add(1),
+            ttl_ms: millis(ttl),
+            ..seen
+        };
+        let (row, conditions) = (written.clone(), baseline.clone());
+        let n_recoveries = baseline.guard.n_recoveries();
+        self.write_lease(until, &written, n_recoveries, |database| {
+            statements::renew(database, row, conditions)
         })
+        .await?;
+        let key = LeaseKey {
+            version: written.version,
+            n_recoveries,
+            ..key.clone()
+        };
+        Ok(LeaseGrant::of(key, &written, &baseline))
     }
 
     /// Ends a lease. The time from `unused_from_ms` on is free again, unless the lease may have
     /// been renewed since the call began. If it may have been renewed, the id rests until all of
     /// its time has passed.
-    ///
-    /// `met_since` is when the call began, if the row was not as it was known.
     pub(crate) async fn give_back_lease(
         &self,
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
         until: Instant,
-        call: UncertainCall,
-        met_since: Option<Instant>,
     ) -> Result<(), LeaseError> {
-        self.repeated(until, call, |attempt| {
-            self.try_to_end(key, unused_from_ms, met_since, attempt)
-        })
-        .await
+        let call = EndCall {
+            key,
+            unused_from_ms,
+            began: Instant::now(),
+            is_otherwise: AtomicBool::new(false),
+            until,
+        };
+        self.repeated(until, |n_conflicts| self.try_to_end(&call, n_conflicts))
+            .await
     }
 
     async fn try_to_end(
         &self,
-        key: &LeaseKey,
-        unused_from_ms: Option<i64>,
-        met_since: Option<Instant>,
-        attempt: Attempt,
+        call: &EndCall<'_>,
+        n_conflicts: u32,
     ) -> Result<(), LeaseAttemptError> {
-        let looking = self.look_at(key, SentAt::read(), attempt.until);
-        let (clock, row, guard) = looking.await?;
+        let (until, unused_from_ms) = (call.until, call.unused_from_ms);
+        let guard = self.guard()?;
+        let remembered = self.remembered_lease(call.key, guard.n_recoveries());
+        if let Some(row) = remembered.filter(|row| is_in(row, unused_from_ms)) {
+            match self.end(row, unused_from_ms, guard, until).await {
+                Err(LeaseAttemptError::Conflict) => {
+                    call.is_otherwise.store(true, Ordering::Relaxed);
+                }
+                done => return done,
+            }
+        }
+        let (row, baseline) = self.look_at(call.key, until).await?;
         if row.ended {
             // An earlier attempt ended the lease, and what that attempt said of the time stands.
             return Ok(());
         }
-        let (from_ms, until_ms) = (row.reserved_from, row.reserved_until);
-        if unused_from_ms.is_some_and(|unused| unused < from_ms || unused > until_ms) {
+        if !is_in(&row, unused_from_ms) {
+            let (from_ms, until_ms) = (row.reserved_from, row.reserved_until);
             return Err(LeaseError::NotOfTheLease { from_ms, until_ms }.into());
         }
-        // The call may be that of another replica, which has the same configuration.
-        let call = self.settings.deadline;
-        let has_met =
-            attempt.has_met || met_since.is_some_and(|at| may_be_later(&row, clock, at, call));
+        let is_otherwise = call.is_otherwise.load(Ordering::Relaxed);
+        // The call that renewed may be that of another replica, which has the same configuration.
+        let (now_ms, longest) = (baseline.clock.latest_ms, self.settings.deadline);
+        let is_renewed = n_conflicts > 0
+            || is_otherwise && may_be_later(&row, now_ms, call.began.elapsed(), longest);
         // The caller that renewed the lease may use the time that is called unused here.
-        let unused_from_ms = unused_from_ms.filter(|_| !has_met);
-        self.end(row, unused_from_ms, guard, attempt.until).await
+        let unused_from_ms = unused_from_ms.filter(|_| !is_renewed);
+        self.end(row, unused_from_ms, baseline.guard, until).await
     }
 
-    /// Writes the end of a row that was seen or is known.
-    pub(crate) async fn end(
+    /// Writes the end of a row that was seen or is remembered.
+    async fn end(
         &self,
-        mut row: worker_lease::Model,
+        seen: worker_lease::Model,
         unused_from_ms: Option<i64>,
         guard: HeartbeatGuard,
         until: Instant,
     ) -> Result<(), LeaseAttemptError> {
-        let (unused_from_ms, n_recoveries) = (
-            unused_from_ms.unwrap_or(row.reserved_until),
-            guard.n_recoveries(),
-        );
-        let end = LeaseEnd {
-            row: row.clone(),
-            unused_from_ms,
-            guard,
+        let written = worker_lease::Model {
+            ended: true,
+            reserved_until: unused_from_ms.unwrap_or(seen.reserved_until),
+            version: seen.version.saturating_add(1),
+            ..seen.clone()
         };
-        let ending = self
-            .connection
-            .run(until, |database| statements::end(database, end));
-        if !ending.await? {
-            return Err(LeaseAttemptError::Conflict);
-        }
-        (row.ended, row.reserved_until) = (true, unused_from_ms);
-        row.version = row.version.saturating_add(1);
-        self.known.note(row, n_recoveries);
-        Ok(())
+        let (unused_from_ms, n_recoveries) = (written.reserved_until, guard.n_recoveries());
+        self.write_lease(until, &written, n_recoveries, |database| {
+            statements::end(database, seen, unused_from_ms, guard)
+        })
+        .await
+    }
+
+    /// Returns the row of a lease that is held, as this process left it.
+    fn remembered_lease(&self, key: &LeaseKey, n_recoveries: u64) -> Option<worker_lease::Model> {
+        let (pool, worker) = (key.pool.key(), signed(key.worker));
+        let row = self.known.held(pool, worker, n_recoveries)?;
+        let is_its =
+            row.token_hash == key.token.hash() && row.version >= key.least_version(n_recoveries);
+        is_its.then_some(row)
     }
 
     /// Reads the row of a lease, if the lease is still the holder's.
     async fn look_at(
         &self,
         key: &LeaseKey,
-        clocks: SentAt,
         until: Instant,
-    ) -> Result<(Clock, worker_lease::Model, HeartbeatGuard), LeaseAttemptError> {
-        self.know_leases(until).await?;
-        let guard = self.guard()?;
-        let (pool, worker) = (key.pool.key(), key.worker);
-        let guard_copy = guard.clone();
-        let looking = self.connection.run(until, |database| async move {
-            let clock = look::read_clock(&database, &guard_copy).await?;
-            let row = look::read_row(&database, &pool, worker).await?;
-            Ok((clock, row))
+    ) -> Result<(worker_lease::Model, LeaseBaseline), LeaseAttemptError> {
+        let (sent, guard) = (SentAt::read(), self.guard()?);
+        let (pool, worker, guard_copy) = (key.pool.key(), key.worker, guard.clone());
+        let looking = self.connection.run(until, |database| {
+            look::read_lease(database, guard_copy, pool, worker)
         });
-        let (clock, row) = looking.await.map_err(certain)?;
-        self.check_clock((clock, None), &guard, clocks)?;
+        let (read, row) = looking.await.map_err(certain)?;
+        let baseline = self.check_read(&read, guard, sent)?;
+        let n_recoveries = baseline.guard.n_recoveries();
         let version = row.as_ref().map_or(0, |row| row.version);
-        if version < key.least_version(guard.n_recoveries()) {
-            self.note_lease_went_back(guard.n_recoveries());
+        if version < key.least_version(n_recoveries) {
+            self.note_lease_went_back(n_recoveries);
             return Err(LeaseError::WentBack.into());
         }
-        self.check_given((&key.pool, worker), version, &guard, clocks)?;
+        self.check_row((&key.pool, worker), row.as_ref(), &baseline)?;
         match row.filter(|row| row.token_hash == key.token.hash()) {
-            Some(row) => Ok((clock, row, guard)),
+            Some(row) => Ok((row, baseline)),
             None => Err(LeaseError::Lost.into()),
         }
     }
+}
 
-    /// Repeats an attempt that does no harm if it is done twice.
-    async fn repeated<T, F, Fut>(
-        &self,
-        until: Instant,
-        mut call: UncertainCall,
-        attempt: F,
-    ) -> Result<T, LeaseError>
-    where
-        F: Fn(Attempt) -> Fut,
-        Fut: Future<Output = Result<T, LeaseAttemptError>>,
-    {
-        let mut backoff = Backoff::new(&self.settings.statement);
-        let (mut n_attempts, mut has_met) = (0, false);
-        loop {
-            n_attempts += 1;
-            match attempt(Attempt { until, has_met }).await {
-                Ok(done) => return Ok(done),
-                Err(LeaseAttemptError::Conflict) => has_met = true,
-                Err(LeaseAttemptError::Final(error)) => return Err(call.answered(error)),
-                Err(LeaseAttemptError::Failed(failure)) => self.judge(&failure, &mut call)?,
-            }
-            if n_attempts >= self.settings.attempts || Instant::now() >= until {
-                return Err(call.caller_error(LeaseError::Deadline));
-            }
-            backoff.wait(until).await;
-        }
-    }
+/// Says whether a time is part of the lease of a row.
+fn is_in(row: &worker_lease::Model, unused_from_ms: Option<i64>) -> bool {
+    let lease = row.reserved_from..=row.reserved_until;
+    unused_from_ms.is_none_or(|unused_ms| lease.contains(&unused_ms))
 }

@@ -12,7 +12,10 @@ use std::{
 use entity::worker_lease::Model;
 use parking_lot::Mutex;
 
-use super::{lease::millis, look::LeaseRecoveryMark};
+use super::{
+    baseline::{DatabaseTime, LeaseRecoveryMark, SentAt},
+    lease::millis,
+};
 
 /// The most rows that are known at once.
 const MAX: usize = 16_384;
@@ -47,28 +50,13 @@ struct CachedLease {
 /// What a look saw.
 #[derive(Clone, Copy, Debug)]
 struct SeenClock {
-    recovery_mark: Option<LeaseRecoveryMark>,
+    recovery_mark: LeaseRecoveryMark,
     n_recoveries: u64,
     /// What the database's clock said (Unix ms).
     now_ms: i64,
     /// When it said so, by our monotonic clock.
     at: Instant,
     took: Duration,
-}
-
-/// The estimated range of the database's clock while a statement runs (Unix ms).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ClockEstimate {
-    pub(crate) earliest_ms: i64,
-    pub(crate) latest_ms: i64,
-}
-
-impl ClockEstimate {
-    /// Returns the database's clock minus ours, in milliseconds.
-    pub(crate) fn skew_ms(self, ours_ms: i64) -> i64 {
-        let about_ms = self.earliest_ms.saturating_add(EARLIER_MS);
-        about_ms.saturating_sub(ours_ms)
-    }
 }
 
 impl LeaseRowCache {
@@ -93,14 +81,14 @@ impl LeaseRowCache {
         state.rows.insert(id, CachedLease { row, n_recoveries });
     }
 
-    /// Forgets a row that is not as it was known.
-    pub(crate) fn forget(&self, pool: &str, worker: i32, version: i64) {
+    /// Forgets a row that is not as it was known, so that it could not be written as `written`.
+    pub(crate) fn forget(&self, written: &Model) {
         let mut state = self.0.lock();
-        let id = (pool.to_owned(), worker);
+        let id = (written.pool.clone(), written.worker);
         if state
             .rows
             .get(&id)
-            .is_some_and(|known| known.row.version <= version)
+            .is_some_and(|known| known.row.version < written.version)
         {
             state.rows.remove(&id);
         }
@@ -135,55 +123,48 @@ impl LeaseRowCache {
         pools.into_iter().take(most).map(str::to_owned).collect()
     }
 
-    /// Notes the database's clock, from a look that began at `since`. Also notes the recovery mark,
-    /// if the look read it.
+    /// Notes the database's clock and its recovery mark, from a look that was just answered.
     pub(crate) fn saw(
         &self,
         now_ms: i64,
-        since: Instant,
+        recovery_mark: LeaseRecoveryMark,
+        sent: SentAt,
         n_recoveries: u64,
-        recovery_mark: Option<LeaseRecoveryMark>,
     ) {
-        let took = since.elapsed();
+        let took = sent.sent.elapsed();
         if took > LONGEST_LOOK {
             return;
         }
-        let mut state = self.0.lock();
-        let recovery_mark = recovery_mark.or_else(|| {
-            let seen = state
-                .seen
-                .filter(|seen| seen.n_recoveries == n_recoveries)?;
-            seen.recovery_mark
-        });
-        state.seen = Some(SeenClock {
+        self.0.lock().seen = Some(SeenClock {
             recovery_mark,
             n_recoveries,
             now_ms,
-            at: since + took / 2,
+            at: sent.sent + took / 2,
             took,
         });
     }
 
-    /// Returns the database's clock for a statement that is sent now, if it is known.
-    pub(crate) fn moment(&self, sent: Instant) -> Option<ClockEstimate> {
+    /// Returns the database's clock for a statement that is sent now, and what the last recovery
+    /// said. `None` if no look after `n_recoveries` recoveries has said it lately.
+    pub(crate) fn clock(
+        &self,
+        sent: SentAt,
+        n_recoveries: u64,
+    ) -> Option<(DatabaseTime, LeaseRecoveryMark)> {
         let seen = self.0.lock().seen?;
-        let since = sent.saturating_duration_since(seen.at);
-        if since > COUNTED_ON {
+        let since = sent.sent.saturating_duration_since(seen.at);
+        if since > COUNTED_ON || seen.n_recoveries != n_recoveries {
             return None;
         }
         let since_ms = i64::try_from(since.as_millis()).ok()?;
         let now_ms = seen.now_ms.checked_add(since_ms)?;
-        Some(ClockEstimate {
+        let time = DatabaseTime {
             earliest_ms: now_ms.checked_sub(EARLIER_MS)?,
             latest_ms: now_ms.checked_add(LATER_MS + millis(seen.took))?,
-        })
-    }
-
-    /// Returns what the last recovery said, if it was read after `n_recoveries` recoveries.
-    pub(crate) fn recovery_mark(&self, n_recoveries: u64) -> Option<LeaseRecoveryMark> {
-        let seen = self.0.lock().seen?;
-        seen.recovery_mark
-            .filter(|_| seen.n_recoveries == n_recoveries)
+            is_estimate: true,
+            skew_ms: now_ms.saturating_sub(sent.ours_ms),
+        };
+        Some((time, seen.recovery_mark))
     }
 }
 
@@ -191,6 +172,11 @@ impl LeaseRowCache {
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
     use crate::worker_lease::row_cache::*;
+
+    const UNRECOVERED: LeaseRecoveryMark = LeaseRecoveryMark {
+        recovered_at: None,
+        leases_from: 0,
+    };
 
     fn row(worker: i32, version: i64, ended: bool) -> Model {
         Model {
@@ -244,29 +230,21 @@ mod tests {
     #[test]
     fn what_is_not_as_it_was_known_is_forgotten_and_what_came_since_is_not() {
         let known = known([(row(3, 8, true), 0)]);
-        known.forget("billing", 3, 7);
+        known.forget(&row(3, 8, false));
         assert!(known.former("billing", "billing-7", 0).is_some());
-        known.forget("billing", 3, 8);
+        known.forget(&row(3, 9, false));
         assert!(known.former("billing", "billing-7", 0).is_none());
     }
 
     #[test]
     fn a_recovery_voids_all_that_was_known() {
-        let recovery_mark = LeaseRecoveryMark {
-            recovered_at: None,
-            leases_from: 0,
-        };
         let known = known([(row(3, 8, true), 0), (row(4, 2, false), 0)]);
-        known.saw(1000, Instant::now(), 0, Some(recovery_mark));
-        assert_eq!(known.recovery_mark(0), Some(recovery_mark));
-        assert!(known.recovery_mark(1).is_none());
+        let sent = SentAt::read();
+        known.saw(1000, UNRECOVERED, sent, 0);
+        assert_eq!(known.clock(sent, 0).unwrap().1, UNRECOVERED);
+        assert!(known.clock(sent, 1).is_none());
         assert!(known.former("billing", "billing-7", 1).is_none());
         assert!(known.held("billing".into(), 4, 1).is_none());
-        known.saw(1000, Instant::now(), 1, None);
-        assert!(
-            known.recovery_mark(1).is_none(),
-            "that from before a recovery is void"
-        );
         known.note(row(3, 1, true), 1);
         assert!(known.former("billing", "billing-7", 1).is_some());
         known.note(row(3, 9, true), 0);
@@ -281,10 +259,16 @@ mod tests {
     #[test]
     fn the_clock_of_a_look_is_counted_on_for_a_minute() {
         let known = LeaseRowCache::default();
-        let sent = Instant::now();
-        assert_eq!(known.moment(sent), None);
-        known.saw(1_000_000, sent, 0, None);
-        let at = |seconds| known.moment(sent + Duration::from_secs(seconds));
+        let sent = SentAt::read();
+        assert_eq!(known.clock(sent, 0), None);
+        known.saw(1_000_000, UNRECOVERED, sent, 0);
+        let at = |seconds| {
+            let sent = SentAt {
+                sent: sent.sent + Duration::from_secs(seconds),
+                ..sent
+            };
+            known.clock(sent, 0).map(|(clock, _)| clock)
+        };
         let moment = at(10).unwrap();
         let rest = moment.latest_ms - moment.earliest_ms;
         assert!((EARLIER_MS + LATER_MS..=EARLIER_MS + LATER_MS + 500).contains(&rest));

@@ -5,59 +5,27 @@
 
 use entity::{meta, worker_lease};
 use migration::WORKER_LEASES;
-use odometer_core::definition::Stripe;
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, Iterable, QueryFilter,
     sea_query::{Expr, ExprTrait, Query},
 };
 
-use super::{lease::MAX_AHEAD_MS, look, row_cache::ClockEstimate, uncertainty::signed};
+use super::{baseline::LeaseBaseline, lease::MAX_AHEAD_MS, look};
 use crate::{heartbeat::HeartbeatGuard, meta_row};
 
-/// A lease that is to be written.
-#[derive(Clone, Debug)]
-pub(crate) struct LeaseWrite {
-    pub(crate) pool: String,
-    pub(crate) worker: u32,
-    pub(crate) bits: u32,
-    pub(crate) holder: String,
-    pub(crate) token_hash: String,
-    pub(crate) from_ms: i64,
-    pub(crate) until_ms: i64,
-    pub(crate) expires_ms: i64,
-    pub(crate) ttl_ms: i64,
-    /// The version of the row as it was seen. For a new row, the version that the new one lies
-    /// above.
-    pub(crate) version: i64,
-    /// Our clock, which may not be too far ahead.
-    pub(crate) ours_ms: i64,
-    /// When the lease may be written, by the database's clock. `None` if a look has read the clock.
-    pub(crate) moment: Option<ClockEstimate>,
-    pub(crate) guard: HeartbeatGuard,
-}
-
-/// What `meta` says about the database, as a condition for writing a lease.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LeaseBaseline {
-    /// The stripe of the database.
-    pub(crate) stripe: Stripe,
-    /// The last recovery that was seen.
-    pub(crate) recovered_at: Option<i64>,
-}
-
 impl LeaseBaseline {
-    /// Builds the condition that `meta`'s row says this, and lets leases begin at `from_ms`. It is
-    /// for a statement on `meta`.
-    fn is_its(self, from_ms: i64) -> Condition {
+    /// Builds the condition that `meta`'s row is as it was seen, and lets leases begin at
+    /// `from_ms`. It is for a statement on `meta`.
+    fn is_its(&self, from_ms: i64) -> Condition {
         let leases_from = || Expr::col((meta::Entity, meta::Column::LeasesFrom));
         let recovered_at = Expr::col((meta::Entity, meta::Column::RecoveredAt));
         Condition::all()
             .add(meta::Column::Id.eq(1))
             .add(meta::Column::StripeK.eq(i32::from(self.stripe.k())))
             .add(meta::Column::StripeN.eq(i32::from(self.stripe.n())))
-            .add(match self.recovered_at {
+            .add(match self.recovery_mark.recovered_at {
                 Some(at) => recovered_at.eq(at),
                 None => recovered_at.is_null(),
             })
@@ -65,7 +33,7 @@ impl LeaseBaseline {
     }
 
     /// Builds the same condition for any statement.
-    fn holds(self, from_ms: i64) -> Expr {
+    fn holds(&self, from_ms: i64) -> Expr {
         let row = Query::select()
             .expr(Expr::val(1))
             .from(meta::Entity)
@@ -73,58 +41,35 @@ impl LeaseBaseline {
             .to_owned();
         Expr::exists(row)
     }
-}
 
-impl LeaseWrite {
-    /// Returns the version of the row after the write.
-    pub(crate) fn version_after(&self) -> i64 {
-        self.version.saturating_add(1)
-    }
-
-    /// Returns the row after the write.
-    pub(crate) fn row(&self) -> worker_lease::Model {
-        worker_lease::Model {
-            pool: self.pool.clone(),
-            worker: self.id(),
-            bits: self.bits(),
-            holder: self.holder.clone(),
-            token_hash: self.token_hash.clone(),
-            expires_at: self.expires_ms,
-            reserved_until: self.until_ms,
-            version: self.version_after(),
-            reserved_from: self.from_ms,
-            ttl_ms: self.ttl_ms,
-            ended: false,
-        }
-    }
-
-    fn id(&self) -> i32 {
-        signed(self.worker)
-    }
-
-    fn bits(&self) -> i32 {
-        i32::try_from(self.bits).unwrap_or(i32::MAX)
+    /// Builds the condition that our clock is not too far ahead of the database's clock, and that
+    /// the heartbeat has not fallen. If the database's clock was estimated, it must also be within
+    /// the estimate.
+    fn keeps_time(&self, backend: DbBackend) -> Condition {
+        let least_ms = match faults::is(Fault::AnyClock) {
+            true => 0,
+            false => self.sent.ours_ms.saturating_sub(MAX_AHEAD_MS),
+        };
+        let now = database_clock::now(backend);
+        let is_in_time = if self.clock.is_estimate {
+            let earliest_ms = Ord::max(least_ms, self.clock.earliest_ms);
+            now.between(earliest_ms, self.clock.latest_ms)
+        } else {
+            now.gte(least_ms)
+        };
+        Condition::all().add(is_in_time).add(self.guard.holds())
     }
 }
 
-/// Builds the condition that our clock is not too far ahead of the database's clock. If the lease
-/// was made for an estimated moment, the database's clock must also be within it.
-fn keeps_time(backend: DbBackend, lease: &LeaseWrite) -> Expr {
-    let least_ms = match faults::is(Fault::AnyClock) {
-        true => 0,
-        false => lease.ours_ms.saturating_sub(MAX_AHEAD_MS),
-    };
-    let now = database_clock::now(backend);
-    match lease.moment {
-        Some(moment) => now.between(Ord::max(least_ms, moment.earliest_ms), moment.latest_ms),
-        None => now.gte(least_ms),
-    }
+/// Returns the version of a row before it is written as `written`.
+fn version_before(written: &worker_lease::Model) -> i64 {
+    written.version.saturating_sub(1)
 }
 
 /// Takes an id that nobody holds. Returns false if another writer came first.
 pub(crate) async fn take(
     database: DatabaseConnection,
-    lease: LeaseWrite,
+    written: worker_lease::Model,
     baseline: LeaseBaseline,
 ) -> Result<bool, DbErr> {
     use worker_lease::Column;
@@ -132,28 +77,27 @@ pub(crate) async fn take(
     let mut is_as_seen = Condition::all();
     if !faults::is(Fault::NoLeaseConditions) {
         is_as_seen = is_as_seen
-            .add(Column::Version.eq(lease.version))
+            .add(Column::Version.eq(version_before(&written)))
             .add(look::free(backend));
     }
     if !faults::is(Fault::NoReservedUntil) && !faults::is(Fault::NoLeaseConditions) {
-        is_as_seen = is_as_seen.add(Column::ReservedUntil.lte(lease.from_ms));
+        is_as_seen = is_as_seen.add(Column::ReservedUntil.lte(written.reserved_from));
     }
     let taken = worker_lease::Entity::update_many()
-        .col_expr(Column::Bits, Expr::val(lease.bits()))
-        .col_expr(Column::Holder, Expr::val(lease.holder.as_str()))
-        .col_expr(Column::TokenHash, Expr::val(lease.token_hash.as_str()))
-        .col_expr(Column::ExpiresAt, Expr::val(lease.expires_ms))
-        .col_expr(Column::ReservedFrom, Expr::val(lease.from_ms))
-        .col_expr(Column::ReservedUntil, Expr::val(lease.until_ms))
-        .col_expr(Column::TtlMs, Expr::val(lease.ttl_ms))
-        .col_expr(Column::Ended, Expr::val(false))
-        .col_expr(Column::Version, Expr::val(lease.version_after()))
-        .filter(Column::Pool.eq(lease.pool.as_str()))
-        .filter(Column::Worker.eq(lease.id()))
+        .col_expr(Column::Bits, Expr::val(written.bits))
+        .col_expr(Column::Holder, Expr::val(written.holder))
+        .col_expr(Column::TokenHash, Expr::val(written.token_hash))
+        .col_expr(Column::ExpiresAt, Expr::val(written.expires_at))
+        .col_expr(Column::ReservedFrom, Expr::val(written.reserved_from))
+        .col_expr(Column::ReservedUntil, Expr::val(written.reserved_until))
+        .col_expr(Column::TtlMs, Expr::val(written.ttl_ms))
+        .col_expr(Column::Ended, Expr::val(written.ended))
+        .col_expr(Column::Version, Expr::val(written.version))
+        .filter(Column::Pool.eq(written.pool))
+        .filter(Column::Worker.eq(written.worker))
         .filter(is_as_seen)
-        .filter(baseline.holds(lease.from_ms))
-        .filter(keeps_time(backend, &lease))
-        .filter(lease.guard.holds())
+        .filter(baseline.holds(written.reserved_from))
+        .filter(baseline.keeps_time(backend))
         .exec(&database)
         .await?;
     Ok(taken.rows_affected == 1)
@@ -166,43 +110,35 @@ pub(crate) async fn take(
 /// row.
 pub(crate) async fn create(
     database: DatabaseConnection,
-    lease: LeaseWrite,
+    written: worker_lease::Model,
     baseline: LeaseBaseline,
 ) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
     let mut row = Query::select();
-    row.expr(Expr::val(lease.pool.as_str()))
-        .expr(Expr::val(lease.id()))
-        .expr(Expr::val(lease.bits()))
-        .expr(Expr::val(lease.holder.as_str()))
-        .expr(Expr::val(lease.token_hash.as_str()))
-        .expr(Expr::val(lease.expires_ms))
-        .expr(Expr::val(lease.from_ms))
-        .expr(Expr::val(lease.until_ms))
-        .expr(Expr::val(lease.ttl_ms))
-        .expr(Expr::val(false))
-        .expr(Expr::val(lease.version_after()))
-        .from(meta::Entity)
-        .cond_where(baseline.is_its(lease.from_ms))
-        .and_where(keeps_time(backend, &lease))
-        .and_where(lease.guard.holds());
+    row.from(meta::Entity)
+        .cond_where(baseline.is_its(written.reserved_from))
+        .cond_where(baseline.keeps_time(backend));
+    for column in Column::iter() {
+        row.expr(match column {
+            Column::Pool => Expr::val(&*written.pool),
+            Column::Worker => Expr::val(written.worker),
+            Column::Bits => Expr::val(written.bits),
+            Column::Holder => Expr::val(&*written.holder),
+            Column::TokenHash => Expr::val(&*written.token_hash),
+            Column::ExpiresAt => Expr::val(written.expires_at),
+            Column::ReservedUntil => Expr::val(written.reserved_until),
+            Column::Version => Expr::val(written.version),
+            Column::ReservedFrom => Expr::val(written.reserved_from),
+            Column::TtlMs => Expr::val(written.ttl_ms),
+            Column::Ended => Expr::val(written.ended),
+        });
+    }
     meta_row::lock_for_creation(&mut row, backend);
     let mut insert = Query::insert();
-    insert.into_table(worker_lease::Entity).columns([
-        Column::Pool,
-        Column::Worker,
-        Column::Bits,
-        Column::Holder,
-        Column::TokenHash,
-        Column::ExpiresAt,
-        Column::ReservedFrom,
-        Column::ReservedUntil,
-        Column::TtlMs,
-        Column::Ended,
-        Column::Version,
-    ]);
     insert
+        .into_table(worker_lease::Entity)
+        .columns(Column::iter())
         .select_from(row)
         .map_err(|error| DbErr::Custom(error.to_string()))?;
     Ok(database.execute(&insert).await?.rows_affected() == 1)
@@ -221,55 +157,54 @@ pub(crate) async fn keep_older_programs_out(database: DatabaseConnection) -> Res
 }
 
 /// Reserves more time for the holder of the token. Returns false if the row is not as it was seen.
-pub(crate) async fn renew(database: DatabaseConnection, lease: LeaseWrite) -> Result<bool, DbErr> {
+pub(crate) async fn renew(
+    database: DatabaseConnection,
+    written: worker_lease::Model,
+    baseline: LeaseBaseline,
+) -> Result<bool, DbErr> {
     use worker_lease::Column;
-    let backend = database.get_database_backend();
+    let version = version_before(&written);
     let renewed = worker_lease::Entity::update_many()
-        .col_expr(Column::ExpiresAt, Expr::val(lease.expires_ms))
-        .col_expr(Column::ReservedUntil, Expr::val(lease.until_ms))
-        .col_expr(Column::TtlMs, Expr::val(lease.ttl_ms))
-        .col_expr(Column::Version, Expr::val(lease.version_after()))
-        .filter(Column::Pool.eq(lease.pool.as_str()))
-        .filter(Column::Worker.eq(lease.id()))
-        .filter(Column::Version.eq(lease.version))
-        .filter(Column::TokenHash.eq(lease.token_hash.as_str()))
+        .col_expr(Column::ExpiresAt, Expr::val(written.expires_at))
+        .col_expr(Column::ReservedUntil, Expr::val(written.reserved_until))
+        .col_expr(Column::TtlMs, Expr::val(written.ttl_ms))
+        .col_expr(Column::Version, Expr::val(written.version))
+        .filter(Column::Pool.eq(written.pool))
+        .filter(Column::Worker.eq(written.worker))
+        .filter(Column::Version.eq(version))
+        .filter(Column::TokenHash.eq(written.token_hash))
         .filter(Column::Ended.eq(false))
-        .filter(Column::ReservedUntil.lte(lease.until_ms))
-        .filter(keeps_time(backend, &lease))
-        .filter(lease.guard.holds())
+        .filter(Column::ReservedUntil.lte(written.reserved_until))
+        .filter(baseline.keeps_time(database.get_database_backend()))
         .exec(&database)
         .await?;
     Ok(renewed.rows_affected == 1)
 }
 
-/// An end that is to be written.
-#[derive(Clone, Debug)]
-pub(crate) struct LeaseEnd {
-    /// The lease's row as it was seen.
-    pub(crate) row: worker_lease::Model,
-    /// No id was issued with a time at or after this (Unix ms).
-    pub(crate) unused_from_ms: i64,
-    pub(crate) guard: HeartbeatGuard,
-}
-
-/// Ends a lease. Returns false if the row is not as it was seen. For example, a renewal may have
+/// Ends the lease of a row as it was seen. No id was issued with a time at or after
+/// `unused_from_ms`. Returns false if the row is not as it was seen. For example, a renewal may have
 /// come first, and then the time that is called unused may be used.
-pub(crate) async fn end(database: DatabaseConnection, end: LeaseEnd) -> Result<bool, DbErr> {
+pub(crate) async fn end(
+    database: DatabaseConnection,
+    seen: worker_lease::Model,
+    unused_from_ms: i64,
+    guard: HeartbeatGuard,
+) -> Result<bool, DbErr> {
     use worker_lease::Column;
-    let (row, expires_at) = (end.row, Expr::col(Column::ExpiresAt));
+    let expires_at = Expr::col(Column::ExpiresAt);
     let now = database_clock::now(database.get_database_backend());
     let ended_at = Expr::case(expires_at.clone().lte(now.clone()), expires_at).finally(now);
     let ended = worker_lease::Entity::update_many()
         .col_expr(Column::Ended, Expr::val(true))
         .col_expr(Column::ExpiresAt, ended_at.into())
-        .col_expr(Column::ReservedUntil, Expr::val(end.unused_from_ms))
-        .col_expr(Column::Version, Expr::val(row.version.saturating_add(1)))
-        .filter(Column::Pool.eq(row.pool.as_str()))
-        .filter(Column::Worker.eq(row.worker))
-        .filter(Column::Version.eq(row.version))
-        .filter(Column::TokenHash.eq(row.token_hash.as_str()))
-        .filter(Column::ReservedUntil.eq(row.reserved_until))
-        .filter(end.guard.holds())
+        .col_expr(Column::ReservedUntil, Expr::val(unused_from_ms))
+        .col_expr(Column::Version, Expr::val(seen.version.saturating_add(1)))
+        .filter(Column::Pool.eq(seen.pool))
+        .filter(Column::Worker.eq(seen.worker))
+        .filter(Column::Version.eq(seen.version))
+        .filter(Column::TokenHash.eq(seen.token_hash))
+        .filter(Column::ReservedUntil.eq(seen.reserved_until))
+        .filter(guard.holds())
         .exec(&database)
         .await?;
     Ok(ended.rows_affected == 1)

@@ -1,7 +1,6 @@
 //! Offers the leases of all stores.
 
 use std::{
-    future::Future,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,12 +10,9 @@ use tokio::{sync::oneshot, task::JoinError};
 use tracing::Instrument as _;
 
 use crate::Stores;
-use crate::store::Store;
 use crate::worker_lease::{
     lease::{LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MAX_LISTED, WorkerPool},
-    optimistic::First,
     token::Token,
-    uncertainty::UncertainCall,
 };
 
 /// The target of this file's log events.
@@ -36,26 +32,13 @@ impl Stores {
     ) -> BoxFuture<'a, Result<LeaseGrant, LeaseError>> {
         Box::pin(async move {
             let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
-            let mut asking = self.at(index).lease_call(wanted, index);
             let stores = Arc::clone(self);
             let (answer, receiver) = oneshot::channel();
-            // The first attempt runs here, because work that needs no waiting need not go to another
-            // thread.
             let leasing = async move {
-                match stores.at(index).lease_first(&mut asking).await {
-                    Ok(None) => {
-                        let tasks = stores.at(index).tasks().clone();
-                        let going_on = async move {
-                            let leased = stores.at(index).lease(asking).await;
-                            stores.tell(answer, leased);
-                        };
-                        tasks.spawn(going_on.in_current_span());
-                    }
-                    Ok(Some(lease)) => stores.tell(answer, Ok(lease)),
-                    Err(error) => stores.tell(answer, Err(error)),
-                }
+                let leased = stores.at(index).lease(wanted, index).await;
+                stores.tell(answer, leased);
             };
-            tokio::spawn(leasing.in_current_span());
+            self.at(index).tasks().spawn(leasing.in_current_span());
             // The sender is gone only if the store is, at the end.
             receiver.await.unwrap_or(Err(LeaseError::Unavailable))
         })
@@ -73,18 +56,12 @@ impl Stores {
     ) -> BoxFuture<'a, Result<LeaseGrant, LeaseError>> {
         Box::pin(async move {
             let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
-            let key = key.clone();
-            to_its_end(async move {
+            let (key, tasks) = (key.clone(), database.tasks().clone());
+            let renewing = async move {
                 let until = Instant::now() + database.settings.deadline;
-                let mut call = UncertainCall::default();
-                if let Some(lease) = database.renew_first(&key, ttl, until, &mut call).await? {
-                    return Ok(lease);
-                }
-                let tasks = database.tasks().clone();
-                let renewing = async move { database.renew_lease(&key, ttl, until, call).await };
-                ended(tasks.spawn(renewing.in_current_span()).await)
-            })
-            .await
+                database.renew_lease(&key, ttl, until).await
+            };
+            ended(tasks.spawn(renewing.in_current_span()).await)
         })
     }
 
@@ -100,26 +77,12 @@ impl Stores {
     ) -> BoxFuture<'a, Result<(), LeaseError>> {
         Box::pin(async move {
             let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
-            let key = key.clone();
-            to_its_end(async move {
+            let (key, tasks) = (key.clone(), database.tasks().clone());
+            let ending = async move {
                 let until = Instant::now() + database.settings.deadline;
-                let mut call = UncertainCall::default();
-                let began = Instant::now();
-                let first = database.end_first(&key, unused_from_ms, until, &mut call);
-                let met_since = match first.await? {
-                    First::Ended => return Ok(()),
-                    First::Unknown => None,
-                    First::Otherwise => Some(began),
-                };
-                let tasks = database.tasks().clone();
-                let ending = async move {
-                    let ending =
-                        database.give_back_lease(&key, unused_from_ms, until, call, met_since);
-                    ending.await
-                };
-                ended(tasks.spawn(ending.in_current_span()).await)
-            })
-            .await
+                database.give_back_lease(&key, unused_from_ms, until).await
+            };
+            ended(tasks.spawn(ending.in_current_span()).await)
         })
     }
 
@@ -130,12 +93,12 @@ impl Stores {
     pub fn lease_by_token(
         &self,
         store: &str,
-        pool: &WorkerPool,
+        pool: WorkerPool,
         worker: u32,
         token: &str,
     ) -> Result<LeaseKey, LeaseError> {
         Ok(LeaseKey {
-            pool: pool.clone(),
+            pool,
             worker,
             token: Token::parse(token).ok_or(LeaseError::Lost)?,
             version: 0,
@@ -144,21 +107,8 @@ impl Stores {
         })
     }
 
-    /// Returns the ids of a pool that were ever leased, at most [`MAX_LISTED`]. The lowest ids come
-    /// first.
-    ///
-    /// # Errors
-    /// Why the store did not answer.
-    pub fn leases<'a>(
-        &'a self,
-        store: &'a str,
-        pool: &'a WorkerPool,
-    ) -> BoxFuture<'a, Result<Vec<LeaseRow>, LeaseError>> {
-        Box::pin(async move { self.leases_after(store, pool, None, MAX_LISTED).await })
-    }
-
-    /// Returns ids as [`Stores::leases`] does, but only ids above `after`, and at most `limit` of
-    /// them.
+    /// Returns the ids of a pool that were ever leased and are above `after`, at most `limit` of
+    /// them. The lowest ids come first.
     ///
     /// # Errors
     /// Why the store did not answer.
@@ -170,10 +120,9 @@ impl Stores {
         limit: u64,
     ) -> BoxFuture<'a, Result<Vec<LeaseRow>, LeaseError>> {
         Box::pin(async move {
-            let store = self.store_of_leases(store)?;
-            store
-                .lease_rows(pool, after, limit.min(MAX_LISTED + 1))
-                .await
+            let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
+            let limit = limit.min(MAX_LISTED + 1);
+            self.at(index).lease_rows(pool, after, limit).await
         })
     }
 
@@ -187,7 +136,12 @@ impl Stores {
         pool: &'a WorkerPool,
         worker: u32,
     ) -> BoxFuture<'a, Result<Option<LeaseRow>, LeaseError>> {
-        Box::pin(async move { self.store_of_leases(store)?.lease_row(pool, worker).await })
+        Box::pin(async move {
+            let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
+            let database = self.at(index).database_of(worker)?;
+            let rows = database.lease_rows(pool, worker.checked_sub(1), 1).await?;
+            Ok(rows.into_iter().find(|row| row.worker == worker))
+        })
     }
 
     /// Sends the outcome to the caller of a lease. If nobody waits for it any more, the lease is
@@ -199,25 +153,14 @@ impl Stores {
     ) {
         if let Err(Ok(lease)) = answer.send(leased) {
             tracing::debug!(target: TARGET, "a lease that nobody waits for any more is given back");
-            let store = self.at(lease.key.store);
-            store.take_back(lease.key, lease.from_ms, lease.ttl);
+            if let Ok(database) = self.at(lease.key.store).database_of(lease.key.worker) {
+                database.take_back(lease.key, lease.from_ms, lease.ttl);
+            }
         }
     }
-
-    fn store_of_leases(&self, name: &str) -> Result<&Store, LeaseError> {
-        let index = self.index_of(name).ok_or(LeaseError::Unavailable)?;
-        Ok(self.at(index))
-    }
-}
-
-/// Runs work to its end, even if its caller gives up.
-pub(crate) async fn to_its_end<T: Send + 'static>(
-    work: impl Future<Output = Result<T, LeaseError>> + Send + 'static,
-) -> Result<T, LeaseError> {
-    ended(tokio::spawn(work.in_current_span()).await)
 }
 
 /// Returns the outcome of a task. Only the end of this process stops such a task.
-pub(crate) fn ended<T>(outcome: Result<Result<T, LeaseError>, JoinError>) -> Result<T, LeaseError> {
+fn ended<T>(outcome: Result<Result<T, LeaseError>, JoinError>) -> Result<T, LeaseError> {
     outcome.unwrap_or(Err(LeaseError::MayHaveHappened))
 }

@@ -21,10 +21,7 @@ use odometer_process::faults::{self, Fault};
 use parking_lot::Mutex;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
-use super::{
-    lease::{LeaseKey, WorkerPool},
-    uncertainty::signed,
-};
+use super::lease::{LeaseKey, WorkerPool, signed};
 use crate::{database::Database, heartbeat::Heartbeat};
 
 /// The most leases that are remembered. This is far more than are given between two heartbeats.
@@ -102,8 +99,8 @@ impl UnconfirmedLeases {
         }
     }
 
-    /// Compares the version that was read of an id's row with what is remembered since the last recovery.
-    /// `version` is 0 if there is no row. `sent` is a moment before the read was sent.
+    /// Compares the version that was read of an id's row with what is remembered since the last
+    /// recovery. `version` is 0 if there is no row. `sent` is a moment before the read was sent.
     pub(crate) fn judge(
         &self,
         (pool, worker): (&WorkerPool, u32),

@@ -51,6 +51,84 @@ async fn a_lease_is_renewed_and_given_back(backend: Backend) {
     assert!(!row.is_held);
 }
 
+for_each_backend!(a_lease_that_is_not_remembered_is_looked_at);
+
+async fn a_lease_that_is_not_remembered_is_looked_at(backend: Backend) {
+    let mut stage = Stage::new(backend).await;
+    let first = lease(&stage, "one").await.expect("a lease");
+    let (pool, worker) = (&first.key.pool, first.key.worker);
+    stage.stop().await;
+    stage.start().await;
+    for (worker, token) in [
+        (worker, &*"0".repeat(32)),
+        (worker + 1, first.key.token()),
+        (u32::MAX, first.key.token()),
+    ] {
+        let key = stage
+            .store()
+            .lease_by_token(STORE, pool.clone(), worker, token);
+        let key = key.expect("it can be a token");
+        let refused = stage.store().renew_lease(&key, None).await;
+        assert!(matches!(refused, Err(LeaseError::Lost)), "{refused:?}");
+    }
+    let key = stage
+        .store()
+        .lease_by_token(STORE, pool.clone(), worker, first.key.token());
+    let key = key.expect("it is a token");
+    let renewed = stage.store().renew_lease(&key, None).await;
+    let renewed = renewed.expect("it is renewed");
+    assert_eq!((renewed.from_ms, renewed.ttl), (first.from_ms, TTL));
+    assert!(renewed.until_ms >= first.until_ms);
+    stage.stop().await;
+    stage.start().await;
+    let unused_from_ms = Some(first.from_ms);
+    let returned = stage.store().give_back_lease(&key, unused_from_ms).await;
+    returned.expect("it is given back");
+    let returned = stage.store().give_back_lease(&key, unused_from_ms).await;
+    returned.expect("it was given back");
+    stage.stop().await;
+    stage.start().await;
+    let again = lease(&stage, "one").await.expect("a lease");
+    assert_eq!((again.key.worker, again.from_ms), (worker, first.from_ms));
+}
+
+for_each_backend!(a_lease_that_is_not_as_it_is_remembered_is_looked_at);
+
+async fn a_lease_that_is_not_as_it_is_remembered_is_looked_at(backend: Backend) {
+    let stage = Stage::new(backend).await;
+    let write = async |change: &str| {
+        let sql = format!("UPDATE worker_lease SET version = version + 1, {change}");
+        stage.database.execute(&sql).await;
+    };
+    let given_back = async |lease: &LeaseGrant| {
+        let unused_from_ms = Some(lease.from_ms);
+        let returned = stage.store().give_back_lease(&lease.key, unused_from_ms);
+        returned.await.expect("it is given back");
+        let (pool, worker) = (&lease.key.pool, lease.key.worker);
+        let row = stage.store().lease_row(STORE, pool, worker).await;
+        row.expect("it can be read").expect("it was leased")
+    };
+    let first = lease(&stage, "one").await.expect("a lease");
+    let later_ms = first.until_ms + 1_000_000;
+    write(&format!("reserved_until = {later_ms}")).await;
+    let renewed = stage.store().renew_lease(&first.key, None).await;
+    let renewed = renewed.expect("it is renewed");
+    assert_eq!(renewed.until_ms, later_ms);
+    // Another replica renewed the lease just now. So the time that is called unused may be used.
+    write(&format!("reserved_until = {later_ms} + 1")).await;
+    let row = given_back(&renewed).await;
+    assert_eq!((row.is_held, row.until_ms), (false, later_ms + 1));
+
+    // Another replica gave the id back, to be used from its beginning.
+    write("reserved_until = 1").await;
+    let again = lease(&stage, "one").await.expect("a lease");
+    assert_eq!((again.key.worker, again.from_ms), (first.key.worker, 1));
+    // Another replica renewed the lease long ago, and not since the call began.
+    write("expires_at = expires_at - 600000").await;
+    let row = given_back(&again).await;
+    assert_eq!((row.is_held, row.until_ms), (false, again.from_ms));
+}
+
 for_each_backend!(holders_at_the_same_time_get_different_ids);
 
 async fn holders_at_the_same_time_get_different_ids(backend: Backend) {

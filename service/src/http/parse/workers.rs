@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use actix_web::http::header::{HeaderMap, HeaderName};
 use odometer_core::name::SequenceName;
-use odometer_sequence::workers::{LONGEST_TTL, MAX_BITS, MAX_LISTED, WorkerWanted};
+use odometer_sequence::workers::{
+    LONGEST_TTL, LeaseWanted, MAX_BITS, MAX_LISTED, WorkerChoice, WorkerPool,
+};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -30,7 +32,7 @@ pub(crate) struct Listed {
 }
 
 /// Reads the body that asks for a lease.
-pub(crate) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
+pub(crate) fn lease(body: &[u8]) -> Result<LeaseWanted, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
@@ -57,11 +59,13 @@ pub(crate) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
         let detail = format!("`holder` is 1 to {MAX_OF_HOLDER} printable ASCII characters.");
         return Err(out_of_bounds(detail));
     }
-    Ok(WorkerWanted {
-        pool,
+    Ok(LeaseWanted {
+        pool: WorkerPool::Named(pool),
         bits,
-        ttl: ttl(fields.ttl_ms.0)?,
         holder: fields.holder.into(),
+        ttl: ttl(fields.ttl_ms.0)?,
+        choice: WorkerChoice::Any,
+        usable_by_ms: None,
     })
 }
 
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn a_lease_is_read_whole() {
         let wanted = lease(LEASE.as_bytes()).unwrap();
-        assert_eq!((wanted.pool.as_str(), wanted.bits), ("billing", 10));
+        assert_eq!((wanted.pool.name().as_str(), wanted.bits), ("billing", 10));
         assert_eq!((wanted.ttl.as_secs(), &*wanted.holder), (30, "billing-7"));
         for (bits, ttl_ms) in [
             (json!(1), json!(1000)),
