@@ -89,6 +89,7 @@ pub struct Connection {
     is_closed: AtomicBool,
     /// Limits the complaints about a full disk.
     complained: Mutex<Complaint>,
+    last_failure: Mutex<Option<String>>,
     label: DatabaseLabel,
 }
 
@@ -128,6 +129,7 @@ impl Connection {
             counted,
             is_closed: AtomicBool::new(false),
             complained: Mutex::default(),
+            last_failure: Mutex::default(),
             label,
         })
     }
@@ -135,6 +137,10 @@ impl Connection {
     /// Returns what starts tasks that belong to the database, and not to a caller.
     pub fn tasks(&self) -> &Tasks {
         &self.tasks
+    }
+
+    pub fn label(&self) -> &DatabaseLabel {
+        &self.label
     }
 
     /// Returns how many tasks are alive in the store's runtime and in the runtime of the pool in
@@ -158,6 +164,11 @@ impl Connection {
             *known = health;
             changed
         });
+    }
+
+    /// Returns the cause of the last statement that failed, in a sentence. `None` if none did.
+    pub fn last_failure(&self) -> Option<String> {
+        self.last_failure.lock().clone()
     }
 
     /// Runs one statement, or one transaction, and waits for its end until `until`.
@@ -323,6 +334,7 @@ impl Connection {
     }
 
     fn learn_from(&self, failure: &StatementFailure, generation: u64) {
+        *self.last_failure.lock() = Some(failure.cause().text().to_owned());
         if generation != self.pool.lock().generation {
             return;
         }

@@ -22,7 +22,6 @@ use crate::{
     connection::{Connection, Health},
     failure::StatementFailure,
     fitness::{DatabaseFitness, fitness_of},
-    label::DatabaseLabel,
     pool, probe,
     session::DatabaseConnection,
     settings::StatementBounds,
@@ -118,7 +117,6 @@ pub struct Monitor<T> {
     connection: Arc<Connection>,
     target: Target,
     settings: StatementBounds,
-    label: DatabaseLabel,
     tables: Arc<T>,
     up: Gauge,
     weakness: Arc<Weakness>,
@@ -126,37 +124,37 @@ pub struct Monitor<T> {
 }
 
 impl<T: Tables> Monitor<T> {
-    /// Starts the monitor. The receiver gets a problem that does not pass by waiting.
+    /// Starts the monitor. `fatal` gets a problem that does not pass by waiting, with the name of the
+    /// database.
     pub fn start(
         connection: Arc<Connection>,
         target: Target,
         settings: &StatementBounds,
-        label: DatabaseLabel,
+        fatal: watch::Sender<Option<StartError>>,
         (up, durability_weak): (Gauge, Gauge),
         tables: T,
         refresher: impl Refresh,
-    ) -> watch::Receiver<Option<StartError>> {
-        let (fatal, receiver) = watch::channel(None);
+    ) {
+        let store = Arc::clone(&connection.label().store);
         let monitor = Self {
             connection: Arc::clone(&connection),
             target,
             settings: settings.clone(),
             weakness: Arc::new(Weakness {
                 gauge: durability_weak,
-                store: Arc::clone(&label.store),
+                store,
                 said: Mutex::default(),
             }),
-            label,
             tables: Arc::new(tables),
             up,
             fatal,
         };
         connection.tasks().spawn(monitor.watch(refresher));
-        receiver
     }
 
     async fn watch(self, mut refresher: impl Refresh) {
         while let Err(error) = self.first_contact(&mut refresher).await {
+            let error = error.of(self.connection.label());
             self.fatal.send_replace(Some(error));
             self.connection.has_looked.send_replace(true);
             // Usually the program ends now. If other databases serve, this one may still be put
@@ -184,7 +182,7 @@ impl<T: Tables> Monitor<T> {
         let mut schema_wrong_since: Option<Instant> = None;
         let mut complaint = Complaint::default();
         for warning in &self.target.warnings {
-            tracing::warn!(target: TARGET, "{}", self.label.name_in(warning));
+            tracing::warn!(target: TARGET, "{}", self.connection.label().name_in(warning));
         }
         loop {
             let mut verdict = self.look().await;
@@ -201,7 +199,7 @@ impl<T: Tables> Monitor<T> {
             let reason = match verdict {
                 DatabaseFitness::Good { weakness } => {
                     self.weakness.tell(weakness);
-                    tracing::info!(target: TARGET, store = &*self.label.store, "the database answers");
+                    tracing::info!(target: TARGET, store = &*self.connection.label().store, "the database answers");
                     return Ok(());
                 }
                 DatabaseFitness::Wrong(reason) => return Err(StartError::Configuration(reason)),
@@ -229,9 +227,9 @@ impl<T: Tables> Monitor<T> {
         if complaint.is_due(reason, Instant::now()) {
             tracing::warn!(
                 target: TARGET,
-                store = &*self.label.store,
+                store = &*self.connection.label().store,
                 "waiting for the database: {}",
-                self.label.name_in(reason)
+                self.connection.label().name_in(reason)
             );
         }
     }
@@ -242,9 +240,9 @@ impl<T: Tables> Monitor<T> {
                 if let Some(changed) = changed {
                     tracing::info!(
                         target: TARGET,
-                        store = &*self.label.store,
+                        store = &*self.connection.label().store,
                         "{}",
-                        self.label.name_in(&changed)
+                        self.connection.label().name_in(&changed)
                     );
                 }
                 self.look().await
@@ -372,7 +370,7 @@ impl<T: Tables> Monitor<T> {
             while let Ok(Some(found)) = timeout_at(until, looks.next()).await {
                 match found {
                     DatabaseFitness::Good { weakness } => {
-                        tracing::info!(target: TARGET, store = &*self.label.store, "the database is back");
+                        tracing::info!(target: TARGET, store = &*self.connection.label().store, "the database is back");
                         self.weakness.tell(weakness);
                         self.connection.renew_after_outage();
                         return;

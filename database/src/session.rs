@@ -79,19 +79,30 @@ impl DatabaseConnection {
         }))
     }
 
-    /// Finds out the way to a server and opens a pool on it, for work outside the pool that serves.
-    /// `options` is called when the way is known.
-    pub async fn reach(
+    /// Finds out the way to a server, and does `work` on a connection outside the pool that serves.
+    /// `acquire` is how long making a connection may take. `options` is called when the way is known.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub async fn once<T>(
         target: &Target,
-        time_limit: Duration,
+        acquire: Duration,
         longest: Option<Duration>,
-        options: impl FnOnce(&Target) -> ConnectOptions,
-    ) -> Result<Self, DatabaseFitness> {
+        options: impl FnOnce(&Target, Duration) -> ConnectOptions,
+        work: impl AsyncFnOnce(&Self) -> T,
+    ) -> Result<T, DatabaseFitness> {
         let verdict = |failure| fitness_of(&failure);
-        probe::reach(target, time_limit).await.map_err(verdict)?;
-        Self::open(options(target), target.route.is_pooled(), longest)
-            .await
-            .map_err(|error| verdict(StatementFailure::from(error)))
+        // The futures that make connections are too large for the stack.
+        let reaching = Box::pin(probe::reach(target, acquire));
+        reaching.await.map_err(verdict)?;
+        let options = options(target, acquire);
+        let opening = Box::pin(Self::open(options, target.route.is_pooled(), longest));
+        let opened = opening.await;
+        let database = opened.map_err(|error| verdict(StatementFailure::from(error)))?;
+        let outcome = work(&database).await;
+        // Closing loses nothing: no work is left on the connection.
+        let _closed = database.close().await;
+        Ok(outcome)
     }
 
     /// Begins a transaction that locks only the rows that it means to lock, on MySQL too.

@@ -125,6 +125,24 @@ impl Target {
         }
     }
 
+    /// Returns an empty SQLite database in memory. It stands for a file that does not exist, and is
+    /// only for work on one connection: each connection has a database of its own.
+    pub fn in_memory() -> Self {
+        Self {
+            backend: DbBackend::Sqlite,
+            url: "sqlite::memory:".to_owned(),
+            file: None,
+            route: PoolerRoute::straight(),
+            was_met: Arc::default(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Returns whether this is a database of [`Target::in_memory`].
+    pub fn is_in_memory(&self) -> bool {
+        self.backend == DbBackend::Sqlite && self.file.is_none()
+    }
+
     fn server(
         backend: DbBackend,
         url: &str,
@@ -243,7 +261,9 @@ impl Target {
     /// Returns the options of a connection that only looks.
     pub fn looking(&self, acquire: Duration) -> ConnectOptions {
         let mut options = self.single(acquire);
-        options.map_sqlx_sqlite_opts(|sqlite| sqlite.read_only(true));
+        // What is in memory has to be made first.
+        let is_read_only = !self.is_in_memory();
+        options.map_sqlx_sqlite_opts(move |sqlite| sqlite.read_only(is_read_only));
         options
     }
 

@@ -74,6 +74,7 @@ impl Directory {
             act: self.definition(name, change, true),
             condition,
             last_seen: self.last_seen(&CounterKey::whole(name.clone())),
+            n_created: 0,
         };
         let altered = self.shared.store.alter(change).await;
         let altered = altered.map_err(|error| SequenceError::from_store(name, error))?;
@@ -231,6 +232,7 @@ impl Directory {
             act: act.clone(),
             condition,
             last_seen: self.last_seen(&key),
+            n_created: 0,
         };
         let work = async move {
             let altered = match shared.store.alter(change).await {

@@ -18,7 +18,7 @@ use odometer_process::{
 };
 use odometer_sequence::{Directory, SequenceSettings};
 use odometer_store::{
-    StartError, StatementBounds, StoreLimits, StoreSettings, Stores, StoresSettings,
+    OpenFor, StartError, StatementBounds, StoreLimits, StoreSettings, Stores, StoresSettings,
 };
 use tokio::net::TcpSocket;
 use tokio::sync::mpsc::Receiver;
@@ -84,7 +84,12 @@ impl Application {
         let metrics = Arc::new(Metrics::with_sequence_labels(
             config.metrics.sequence_labels,
         ));
-        let store = Stores::connect(stores_settings(config), Arc::clone(&metrics)).await?;
+        let store = Stores::open(
+            stores_settings(config),
+            OpenFor::Serving,
+            Arc::clone(&metrics),
+        )
+        .await?;
         let listener = bind(config.listen, config.http.backlog).map_err(|error| {
             CommandFailure::other(format!(
                 "listen: {} cannot be listened on ({error}); \

@@ -5,19 +5,20 @@
 //! leaves all sequences as they are. Each sequence is changed only if it is still as it was when it
 //! was checked.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc, time::Duration};
 
 use odometer_core::definition::{Definition, DefinitionError};
 use odometer_process::{
     clock::now_ms,
     faults::{self, Fault},
+    metrics::Metrics,
 };
 use odometer_sequence::{
     audit::{self, Author},
     error::SequenceError,
 };
 use odometer_store::{
-    Act, Altered, ChangeRequest, CommandStores, Condition, Snapshot, StartError, StoreError,
+    Act, Altered, ChangeRequest, Condition, OpenFor, Snapshot, StartError, StoreError, Stores,
 };
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -26,6 +27,9 @@ use crate::application::stores_settings;
 use crate::command_failure::CommandFailure;
 use crate::config::Config;
 use crate::config::definitions::{self, WantedDefinition};
+
+/// How long the command waits at its end for its connections to close.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// How many definitions of a file were, or would be, created, changed, left unchanged, or refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,10 +118,16 @@ pub async fn apply(
     tell: &mut impl FnMut(String),
 ) -> Result<(), CommandFailure> {
     let wanted = definitions::read(file)?;
-    let store = Box::pin(CommandStores::open(stores_settings(config), how.dry_run)).await;
-    let store = store.map_err(not_opened)?;
-    let outcome = Box::pin(apply_to(&store, config, &wanted, how, tell)).await;
-    store.close().await;
+    let open_for = if how.dry_run {
+        OpenFor::DryRun
+    } else {
+        OpenFor::Command
+    };
+    let metrics = Arc::new(Metrics::new());
+    let opening = Stores::open(stores_settings(config), open_for, metrics);
+    let stores = opening.await.map_err(not_opened)?;
+    let outcome = Box::pin(apply_to(&stores, config, &wanted, how, tell)).await;
+    stores.close(CLOSING).await;
     outcome
 }
 
@@ -133,13 +143,13 @@ fn not_opened(error: StartError) -> CommandFailure {
 }
 
 async fn apply_to(
-    store: &CommandStores,
+    stores: &Stores,
     config: &Config,
     wanted: &[WantedDefinition],
     how: ApplyOptions,
     tell: &mut impl FnMut(String),
 ) -> Result<(), CommandFailure> {
-    let planned = plan(store, config, wanted, how).await?;
+    let planned = plan(stores, config, wanted, how).await?;
     let counts = Counts::of(&planned);
     for (wanted, outcome) in wanted.iter().zip(&planned) {
         match outcome {
@@ -166,7 +176,7 @@ async fn apply_to(
         ));
         return Ok(());
     }
-    carry_out(store, config, wanted, &planned, how.quiet, tell).await?;
+    carry_out(stores, config, wanted, &planned, how.quiet, tell).await?;
     tell(format!(
         "{} definitions: {} created, {} changed, {} unchanged",
         counts.n_sequences(),
@@ -179,18 +189,20 @@ async fn apply_to(
 
 /// Returns the outcome that each definition would have if the definitions before it were applied.
 async fn plan(
-    store: &CommandStores,
+    stores: &Stores,
     config: &Config,
     wanted: &[WantedDefinition],
     how: ApplyOptions,
-) -> Result<Vec<Result<Altered, StoreError>>, StartError> {
+) -> Result<Vec<Result<Altered, StoreError>>, CommandFailure> {
     let mut planned = Vec::with_capacity(wanted.len());
     let mut progress = Progress::new("Checked", wanted.len(), how);
     let mut n_created = 0;
     for wanted in wanted {
-        let change = define(config, wanted, true, Condition::None);
-        let outcome = store.alter(change, n_created);
-        let outcome = outcome.await?;
+        let change = ChangeRequest {
+            n_created,
+            ..define(config, wanted, true, Condition::None)
+        };
+        let outcome = alter(stores, change).await?;
         n_created += u64::from(outcome.as_ref().is_ok_and(|it| it.before.is_none()));
         planned.push(outcome);
         progress.one_more();
@@ -200,7 +212,7 @@ async fn plan(
 
 /// Makes the changes that are needed, one after the other, and ends at the first failure.
 async fn carry_out(
-    store: &CommandStores,
+    stores: &Stores,
     config: &Config,
     wanted: &[WantedDefinition],
     planned: &[Result<Altered, StoreError>],
@@ -231,7 +243,7 @@ async fn carry_out(
         };
         let change = define(config, wanted, false, condition);
         let act = change.act.clone();
-        match store.alter(change, 0).await? {
+        match alter(stores, change).await? {
             Ok(altered) => {
                 audit::note(&author, &wanted.name, &act, &altered);
                 if !quiet {
@@ -254,6 +266,32 @@ async fn carry_out(
     Ok(())
 }
 
+/// Makes a change, or only checks it.
+///
+/// # Errors
+/// The outer error says that a database failed and nothing was changed. The next change would fail,
+/// too. The inner error says why this change was not made, or that it may have been made.
+async fn alter(
+    stores: &Stores,
+    change: ChangeRequest,
+) -> Result<Result<Altered, StoreError>, CommandFailure> {
+    let name = change.name.clone();
+    let outcome = stores.alter(change).await;
+    let has_failed = matches!(
+        outcome,
+        Err(StoreError::NotChanged
+            | StoreError::Unavailable
+            | StoreError::Deadline
+            | StoreError::Incomplete { .. })
+    );
+    match stores.last_failure().filter(|_| has_failed) {
+        Some(cause) => Err(CommandFailure::other(format!(
+            "the database failed at `{name}`: {cause}"
+        ))),
+        None => Ok(outcome),
+    }
+}
+
 fn define(
     config: &Config,
     wanted: &WantedDefinition,
@@ -269,6 +307,7 @@ fn define(
         },
         condition,
         last_seen: None,
+        n_created: 0,
     }
 }
 

@@ -94,19 +94,15 @@ pub(crate) async fn migrate_one(database: &DatabaseSettings) -> Result<Migrated,
 /// Records in a database which Redis servers count for it.
 async fn record_redis(database: &DatabaseSettings, target: &Target) -> Result<(), StartError> {
     let agreement = Agreement::of(&database.redis)?;
-    let (acquire, longest) = (
-        database.bounds.statement.acquire,
-        Some(database.bounds.statement.timeout),
-    );
-    let single = |target: &Target| target.single(acquire);
-    let reached = DatabaseConnection::reach(target, acquire, longest, single).await;
-    let connection = reached.map_err(StartError::from)?;
-    let outcome = agreement
-        .record(&connection, database.bounds.definition_refresh)
-        .await;
-    // Closing loses nothing: no work is left on the connection.
-    let _closed = connection.close().await;
-    outcome.map_err(|error| {
+    let bounds = &database.bounds;
+    let (acquire, longest) = (bounds.statement.acquire, Some(bounds.statement.timeout));
+    let record = async |connection: &DatabaseConnection| {
+        agreement
+            .record(connection, bounds.definition_refresh)
+            .await
+    };
+    let recorded = DatabaseConnection::once(target, acquire, longest, Target::single, record);
+    recorded.await?.map_err(|error| {
         let failure = StatementFailure::from(error);
         let cause = failure.cause().text();
         StartError::Other(format!("the database could not be changed: {cause}"))
@@ -151,23 +147,18 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
         return Ok(lines);
     }
     let (acquire, longest) = (bounds.statement.acquire, Some(bounds.statement.timeout));
-    let looking = |target: &Target| target.looking(acquire);
-    let verdict = match DatabaseConnection::reach(&target, acquire, longest, looking).await {
-        Ok(connection) => {
-            let verdict = fitness::inspect(connection.clone(), identity.clone()).await;
-            let problem = match &verdict {
-                Ok(DatabaseFitness::Good { .. }) => agreement.problem(&connection, identity).await,
-                Ok(_) | Err(_) => Ok(None),
-            };
-            // Closing loses nothing: no work is left on the connection.
-            let _closed = connection.close().await;
-            if let Ok(Some(problem)) = problem {
-                return Err(problem);
-            }
-            verdict.unwrap_or_else(|error| fitness_of(&error.into()))
+    let look = async |connection: &DatabaseConnection| {
+        let verdict = fitness::inspect(connection.clone(), identity.clone()).await;
+        let verdict = verdict.unwrap_or_else(|error| fitness_of(&error.into()));
+        if matches!(verdict, DatabaseFitness::Good { .. })
+            && let Ok(Some(problem)) = agreement.problem(connection, identity).await
+        {
+            return Err(problem);
         }
-        Err(verdict) => verdict,
+        Ok(verdict)
     };
+    let looked = DatabaseConnection::once(&target, acquire, longest, Target::looking, look).await;
+    let verdict = looked.unwrap_or_else(Ok)?;
     match fitness::at_start(verdict, bounds.durability) {
         DatabaseFitness::Good { weakness } => {
             let settings = weakness

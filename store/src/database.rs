@@ -5,17 +5,17 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use odometer_core::definition::Stripe;
 use odometer_database::{
     connection::{Connection, Health},
     file_lock::FileLock,
-    fitness::fitness_of,
-    label::DatabaseLabel,
+    fitness::{DatabaseFitness, fitness_of},
     monitor::Monitor,
-    pool,
+    pool, probe,
+    route::RouteOptions,
     settings::StatementBounds,
     start_error::StartError,
     target::Target,
@@ -33,7 +33,7 @@ use tokio::{
 use crate::{
     change::refresh::Refresher,
     error::StoreError,
-    fitness::MonitoredTables,
+    fitness::{self, MonitoredTables},
     heartbeat::{Heartbeat, HeartbeatGuard},
     identity::DatabaseIdentity,
     journal::{overlap::Overlaps, prune::Pruner, writer::Journal},
@@ -41,7 +41,8 @@ use crate::{
     removal::Remover,
     reservation::uncertain_writes::UncertainWrites,
     rows::block::{BlockFate, JournalRow},
-    settings::{DatabaseSettings, Process, StoreLimits},
+    schema,
+    settings::{DatabaseSettings, OpenFor, Process, StoreLimits},
     worker_lease::{
         fullness,
         row_cache::LeaseRowCache,
@@ -68,9 +69,8 @@ pub(crate) struct Database {
     pub(crate) metrics: Arc<Metrics>,
     /// The metrics of this database alone.
     pub(crate) counted: DatabaseMetrics,
-    fatal: watch::Receiver<Option<StartError>>,
-    /// A problem that was not found by the monitor and does not pass by waiting.
-    refused: watch::Sender<Option<StartError>>,
+    /// A problem that does not pass by waiting.
+    fatal: watch::Sender<Option<StartError>>,
     /// Whether the record in the database names the Redis servers and the fallback of this replica.
     /// `None` before the record was read.
     pub(crate) agreed: watch::Sender<Option<bool>>,
@@ -96,72 +96,72 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    pub(crate) async fn connect(
+    /// Opens the database. If the process serves, the database may be away, and it is connected to
+    /// in the background. Otherwise it must answer now.
+    ///
+    /// # Errors
+    /// A problem that does not pass by waiting. For a command, also that the database is away or not
+    /// fit to be changed.
+    pub(crate) async fn open(
         settings: DatabaseSettings,
         process: &Process,
         tell: mpsc::Sender<News>,
     ) -> Result<Arc<Self>, StartError> {
-        let identity = settings.identity.clone();
-        let between = settings.bounds.definition_refresh / 2;
-        let connecting = Self::connect_to(settings, process, tell);
-        let database = connecting
-            .await
-            .map_err(|error| error.of(&identity.label))?;
-        let watching = unconfirmed::watch(Arc::downgrade(&database), between);
-        database.tasks().spawn(watching);
-        let counting = fullness::watch_fullness(Arc::downgrade(&database), between);
-        database.tasks().spawn(counting);
+        let label = settings.identity.label.clone();
+        let (target, lock) = Target::parse(&settings.url)
+            .and_then(|target| reserve_file(target, process.open_for))
+            .map_err(|error| error.of(&label))?;
+        let connecting = Self::connect(settings, process, &target, lock).await;
+        let database = Arc::new(connecting.map_err(|error| error.of(&label))?);
+        match process.open_for {
+            OpenFor::Serving => database.serve(target, process, tell).await?,
+            OpenFor::Command | OpenFor::DryRun => {
+                let looking = database.look_once(&target).await;
+                looking.map_err(|error| error.of(&label))?;
+            }
+        }
         Ok(database)
     }
 
-    async fn connect_to(
+    async fn connect(
         settings: DatabaseSettings,
         process: &Process,
-        tell: mpsc::Sender<News>,
-    ) -> Result<Arc<Self>, StartError> {
-        let target = Target::parse(&settings.url)?;
+        target: &Target,
+        lock: Option<FileLock>,
+    ) -> Result<Self, StartError> {
         let (identity, settings) = (settings.identity, settings.bounds);
         let (holder, metrics) = (Arc::clone(&process.holder), Arc::clone(&process.metrics));
-        let lock = target.file.as_deref().map(FileLock::take).transpose()?;
         let counted = metrics.database(&identity.label.store, identity.source.database);
-        let connection = connect(
-            &target,
-            &settings.statement,
-            &counted,
+        let connecting = Connection::new(
+            runtime()?,
+            pool_for(process.open_for, target, &settings.statement),
+            settings.statement.timeout,
+            counted.connections.clone(),
             identity.label.clone(),
-        )
-        .await?;
+        );
+        let connection = connecting
+            .await
+            .map_err(|error| fitness_of(&error.into()))?;
+        let connection = Arc::new(connection);
+        let is_serving = process.open_for == OpenFor::Serving;
         let (store, went_back) = (Arc::clone(&identity.label.store), counted.went_back.clone());
-        let heartbeat = Arc::new(Heartbeat::new(Arc::clone(&holder), store, went_back));
-        let journal = Journal::start(
+        let heartbeat = if is_serving {
+            Heartbeat::new(Arc::clone(&holder), store, went_back)
+        } else {
+            Heartbeat::of_command(Arc::clone(&holder), store, went_back)
+        };
+        let heartbeat = Arc::new(heartbeat);
+        let (journal, writing) = Journal::new(
             Arc::clone(&connection),
             Arc::clone(&heartbeat),
             holder.to_string(),
             settings.journal_queue,
             Arc::clone(&metrics),
         );
-        start_chores(&connection, &heartbeat, &settings, &metrics, &counted);
-        let fatal = Monitor::start(
-            Arc::clone(&connection),
-            target.clone(),
-            &settings.statement,
-            identity.label.clone(),
-            (counted.up.clone(), counted.durability_weak.clone()),
-            MonitoredTables::new(target, identity.clone(), settings.clone()),
-            Refresher::new(
-                Arc::clone(&connection),
-                Arc::clone(&heartbeat),
-                &settings,
-                &identity,
-                (tell, process.recoveries.clone()),
-                counted.clone(),
-            ),
-        );
-        first_look(&connection).await;
-        if let Some(error) = fatal.borrow().clone() {
-            return Err(error);
+        if is_serving {
+            connection.tasks().spawn(writing);
         }
-        Ok(Arc::new(Self {
+        Ok(Self {
             connection,
             heartbeat,
             journal,
@@ -172,8 +172,7 @@ impl Database {
             settings,
             metrics,
             counted,
-            fatal,
-            refused: watch::Sender::new(None),
+            fatal: watch::Sender::new(None),
             agreed: watch::Sender::new(None),
             n_sequences: AtomicU64::new(0),
             n_claims: AtomicU64::new(0),
@@ -183,7 +182,76 @@ impl Database {
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
             lock,
-        }))
+        })
+    }
+
+    /// Starts the monitor and the chores of a replica, and waits a little for the first look.
+    ///
+    /// # Errors
+    /// A problem that does not pass by waiting.
+    async fn serve(
+        self: &Arc<Self>,
+        target: Target,
+        process: &Process,
+        tell: mpsc::Sender<News>,
+    ) -> Result<(), StartError> {
+        let (settings, counted) = (&self.settings, &self.counted);
+        start_chores(self);
+        Monitor::start(
+            Arc::clone(&self.connection),
+            target.clone(),
+            &settings.statement,
+            self.fatal.clone(),
+            (counted.up.clone(), counted.durability_weak.clone()),
+            MonitoredTables::new(target, self.identity.clone(), settings.clone()),
+            Refresher::new(
+                Arc::clone(&self.connection),
+                Arc::clone(&self.heartbeat),
+                settings,
+                &self.identity,
+                (tell, process.recoveries.clone()),
+                counted.clone(),
+            ),
+        );
+        first_look(&self.connection).await;
+        self.fatal.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// Looks at the database of a command, which has no monitor. Afterwards the database counts as
+    /// up.
+    ///
+    /// # Errors
+    /// The database is away, or not fit to be changed.
+    async fn look_once(&self, target: &Target) -> Result<(), StartError> {
+        let bounds = &self.settings.statement;
+        if self.is_file() {
+            // The schema is migrated as at every start.
+            Box::pin(schema::migrate(target, bounds.acquire)).await?;
+        }
+        let until = Instant::now() + bounds.acquire + bounds.timeout;
+        let found = if target.is_in_memory() {
+            let making = self.connection.run(until, schema::create);
+            making
+                .await
+                .map(|()| DatabaseFitness::Good { weakness: None })
+        } else {
+            let reached = Box::pin(probe::reach(target, bounds.acquire)).await;
+            reached.map_err(|failure| fitness_of(&failure))?;
+            let identity = self.identity.clone();
+            let looking = self
+                .connection
+                .run(until, |database| fitness::inspect(database, identity));
+            looking.await
+        };
+        match found.unwrap_or_else(|failure| fitness_of(&failure)) {
+            DatabaseFitness::Good { .. } => {
+                self.connection.set_health(Health::Up);
+                Ok(())
+            }
+            unfit @ (DatabaseFitness::Wrong(_)
+            | DatabaseFitness::Schema(_)
+            | DatabaseFitness::Away(_)) => Err(unfit.into()),
+        }
     }
 
     /// Returns how many databases share each sequence, in the type of the counter's column.
@@ -219,26 +287,27 @@ impl Database {
         let _up = health.wait_for(|health| *health == Health::Up).await;
     }
 
+    pub(crate) fn last_failure(&self) -> Option<String> {
+        let (identity, cause) = (&self.identity, self.connection.last_failure()?);
+        Some(match identity.is_only {
+            true => cause,
+            false => format!("{identity}: {cause}"),
+        })
+    }
+
     pub(crate) fn tasks(&self) -> &Tasks {
         self.connection.tasks()
     }
 
     /// Resolves with a problem of the database that does not pass by waiting.
     pub(crate) async fn fatal(&self) -> StartError {
-        let (mut fatal, mut refused) = (self.fatal.clone(), self.refused.subscribe());
-        tokio::select! {
-            Ok(found) = fatal.wait_for(Option::is_some) => {
-                if let Some(error) = found.clone() {
-                    return error.of(&self.identity.label);
-                }
-            }
-            Ok(found) = refused.wait_for(Option::is_some) => {
-                if let Some(error) = found.clone() {
-                    return error;
-                }
-            }
+        let mut fatal = self.fatal.subscribe();
+        if let Ok(found) = fatal.wait_for(Option::is_some).await
+            && let Some(error) = found.clone()
+        {
+            return error;
         }
-        // The monitor ends with the store, so it will find nothing more.
+        // The sending end lives as long as the database.
         std::future::pending().await
     }
 
@@ -263,7 +332,7 @@ impl Database {
 
     /// Notes a problem of the database that does not pass by waiting.
     pub(crate) fn refuse(&self, error: StartError) {
-        self.refused.send_replace(Some(error));
+        self.fatal.send_replace(Some(error));
     }
 
     /// Returns the highest number of reservations that were under way at once since the start.
@@ -313,18 +382,38 @@ impl Database {
     }
 }
 
-async fn connect(
-    target: &Target,
-    bounds: &StatementBounds,
-    counted: &DatabaseMetrics,
-    label: DatabaseLabel,
-) -> Result<Arc<Connection>, StartError> {
-    let (pool, counted) = (target.pool(bounds), counted.connections.clone());
-    let connecting = Connection::new(runtime()?, pool, bounds.timeout, counted, label);
-    let connection = connecting.await;
-    connection
-        .map(Arc::new)
-        .map_err(|error| fitness_of(&error.into()).into())
+/// Locks a SQLite file. A dry run locks nothing, and an empty database in memory stands for a file
+/// that does not exist.
+fn reserve_file(
+    target: Target,
+    open_for: OpenFor,
+) -> Result<(Target, Option<FileLock>), StartError> {
+    let Some(file) = &target.file else {
+        return Ok((target, None));
+    };
+    if open_for != OpenFor::DryRun {
+        let lock = FileLock::take(file)?;
+        return Ok((target, Some(lock)));
+    }
+    let is_there = file.exists();
+    let target = if is_there {
+        target
+    } else {
+        Target::in_memory()
+    };
+    Ok((target, None))
+}
+
+/// Returns the options of the pool: a command has one connection, and a dry run only looks.
+fn pool_for(open_for: OpenFor, target: &Target, bounds: &StatementBounds) -> RouteOptions {
+    match open_for {
+        OpenFor::Serving => target.pool(bounds),
+        OpenFor::Command => target.pool(&StatementBounds {
+            pool_max: 1,
+            ..bounds.clone()
+        }),
+        OpenFor::DryRun => target.read_only_route_options(bounds),
+    }
 }
 
 /// Makes the runtime of one database. It outlives the threads that serve connections.
@@ -361,24 +450,24 @@ fn n_ahead(pool_max: u32) -> usize {
 
 /// Starts the tasks that look after the tables. They run for as long as the connection's runtime
 /// lives.
-fn start_chores(
-    connection: &Arc<Connection>,
-    heartbeat: &Arc<Heartbeat>,
-    settings: &StoreLimits,
-    metrics: &Arc<Metrics>,
-    counted: &DatabaseMetrics,
-) {
-    let n_overlaps = counted.journal_overlaps.clone();
+fn start_chores(database: &Arc<Database>) {
+    let (connection, metrics) = (&database.connection, &database.metrics);
+    let n_overlaps = database.counted.journal_overlaps.clone();
     Overlaps::watch(Arc::clone(connection), Arc::clone(metrics), n_overlaps);
     Pruner::start(
         Arc::clone(connection),
-        heartbeat.holder().to_owned(),
-        settings,
+        database.holder.to_string(),
+        &database.settings,
         Arc::clone(metrics),
     );
     Remover::start(
         Arc::clone(connection),
-        Arc::clone(heartbeat),
+        Arc::clone(&database.heartbeat),
         Arc::clone(metrics),
     );
+    let between = database.settings.definition_refresh / 2;
+    let watching = unconfirmed::watch(Arc::downgrade(database), between);
+    database.tasks().spawn(watching);
+    let counting = fullness::watch_fullness(Arc::downgrade(database), between);
+    database.tasks().spawn(counting);
 }

@@ -85,6 +85,8 @@ pub(crate) struct Heartbeat {
     went_back: Gauge,
     /// The name of the store.
     store: Arc<str>,
+    /// Whether this process has a row. A command has none.
+    has_row: bool,
     state: Mutex<HeartbeatState>,
 }
 
@@ -107,7 +109,8 @@ struct HeartbeatState {
 #[derive(Clone, Debug)]
 pub(crate) struct HeartbeatGuard {
     holder: Arc<str>,
-    least: i64,
+    /// `None` if this process has no row. Then the guard always holds.
+    least: Option<i64>,
     n_recoveries: u64,
     recovered_at: Option<i64>,
 }
@@ -115,28 +118,24 @@ pub(crate) struct HeartbeatGuard {
 impl HeartbeatGuard {
     /// Returns the condition for a statement: this replica's row is there and has not gone back.
     pub(crate) fn holds(&self) -> Expr {
-        if faults::is(Fault::NoWentBackChecks) {
+        let least = self.least.filter(|_| !faults::is(Fault::NoWentBackChecks));
+        let Some(least) = least else {
             return Expr::val(1).eq(1);
-        }
+        };
         Expr::exists(
             Query::select()
                 .expr(Expr::val(1))
                 .from(replica::Entity)
                 .and_where(replica::Column::Holder.eq(&*self.holder))
-                .and_where(
-                    replica::Column::Beat
-                        .gte(self.least)
-                        .or(is_aside_from(self.least)),
-                )
+                .and_where(replica::Column::Beat.gte(least).or(is_aside_from(least)))
                 .to_owned(),
         )
     }
 
     /// Returns whether a heartbeat that was read satisfies the guard.
     pub(crate) fn is_satisfied_by(&self, read: Option<i64>) -> bool {
-        read.is_some_and(|heartbeat| {
-            heartbeat >= self.least || set_aside_value(heartbeat) >= self.least
-        }) || faults::is(Fault::NoWentBackChecks)
+        let least = self.least.filter(|_| !faults::is(Fault::NoWentBackChecks));
+        least.is_none_or(|least| read.is_some_and(|it| it >= least || set_aside_value(it) >= least))
     }
 
     pub(crate) fn holder(&self) -> &str {
@@ -162,13 +161,19 @@ impl Heartbeat {
             holder,
             went_back,
             store,
+            has_row: true,
             state: Mutex::default(),
         }
     }
 
-    /// Returns the name of this process in its row.
-    pub(crate) fn holder(&self) -> &str {
-        &self.holder
+    /// Makes the heartbeat of a command, which has no row, so its guards always hold. The command
+    /// has seen nothing of the store before, so it cannot notice that the store went back. Replicas
+    /// notice it.
+    pub(crate) fn of_command(holder: Arc<str>, store: Arc<str>, went_back: Gauge) -> Self {
+        Self {
+            has_row: false,
+            ..Self::new(holder, store, went_back)
+        }
     }
 
     /// Returns a guard. Take it before sending the statement that it guards.
@@ -181,9 +186,14 @@ impl Heartbeat {
         if state.went_back {
             return Err(StoreError::WentBack);
         }
+        let least = if self.has_row {
+            Some(state.confirmed.ok_or(StoreError::Unavailable)?)
+        } else {
+            None
+        };
         Ok(HeartbeatGuard {
             holder: Arc::clone(&self.holder),
-            least: state.confirmed.ok_or(StoreError::Unavailable)?,
+            least,
             n_recoveries: state.n_recoveries,
             recovered_at: state.recovered_at,
         })
@@ -312,8 +322,10 @@ impl Heartbeat {
         let Ok(guard) = self.guard() else {
             return Ok(());
         };
-        let next = self.next();
-        let (holder, least) = (Arc::clone(&self.holder), guard.least);
+        let Some(least) = guard.least else {
+            return Ok(());
+        };
+        let (holder, next) = (Arc::clone(&self.holder), self.next());
         let write = |database| raise(database, holder, least, next);
         if connection.run(Instant::now() + time_limit, write).await? {
             let mut state = self.state.lock();

@@ -44,7 +44,6 @@ mod striped;
 mod suggestions;
 mod worker_lease;
 
-pub use change::by_command::CommandStores;
 pub use change::recover::Recovered;
 pub use change::request::{Act, ChangeRequest};
 pub use commands::{check, migrate, recover};
@@ -65,7 +64,9 @@ pub use reservation::{
 pub use rows::block::{BlockFate, JournalRow};
 pub use rows::catalog::LIVE;
 pub use rows::counter::SeenCounter;
-pub use settings::{Durability, Fallback, Source, StoreLimits, StoreSettings, StoresSettings};
+pub use settings::{
+    Durability, Fallback, OpenFor, Source, StoreLimits, StoreSettings, StoresSettings,
+};
 pub use stores::Stores;
 pub use worker_lease::lease::{
     LONGEST_TTL, LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MAX_BITS, MAX_LISTED,

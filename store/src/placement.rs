@@ -87,11 +87,13 @@ impl Stores {
     async fn remembered_or_asked(&self, name: &SequenceName) -> Result<Placement, StoreError> {
         match self.placements.get(name) {
             Some(index) => Ok(Placement::In(index)),
-            None => self.ask(name).await,
+            None => self.ask(name, true).await,
         }
     }
 
-    async fn ask(&self, name: &SequenceName) -> Result<Placement, StoreError> {
+    /// Asks the stores. Claims a name that only another store than the default store knows, if
+    /// `may_claim`.
+    async fn ask(&self, name: &SequenceName, may_claim: bool) -> Result<Placement, StoreError> {
         if self.has_one() {
             return Ok(Placement::In(0));
         }
@@ -110,6 +112,7 @@ impl Stores {
             },
             Ok(LocalPlacement::WrongInstallation) => Err(StoreError::Unavailable),
             Ok(LocalPlacement::Nowhere) => match self.among_others(name, false).await? {
+                Some((index, _)) if !may_claim => Ok(Placement::In(index)),
                 Some((index, definition)) => self.claim_found(name, index, definition).await,
                 None => Ok(Placement::Absent),
             },
@@ -223,7 +226,7 @@ impl Stores {
         last_seen: Option<SeenCounter>,
     ) -> Result<ReadCounter, StoreError> {
         for _look in 0..LOOKS {
-            let (index, definition) = match self.ask(name).await? {
+            let (index, definition) = match self.ask(name, true).await? {
                 Placement::In(index) if self.has_one() => (index, template),
                 Placement::In(_) => return self.resolve_in_placement(name, last_seen).await,
                 Placement::Claimed(index, ref claimed) => (index, &Arc::clone(claimed)),
@@ -278,8 +281,9 @@ impl Stores {
         change: ChangeRequest,
     ) -> Result<Altered, StoreError> {
         let name = change.name.clone();
+        let may_claim = !change.act.is_dry_run();
         for _look in 0..LOOKS {
-            let altered = match self.ask(&name).await.map_err(not_changed)? {
+            let altered = match self.ask(&name, may_claim).await.map_err(not_changed)? {
                 Placement::In(index) => self.at(index).alter(self.aimed_at(index, &change)).await,
                 Placement::Claimed(index, _) => {
                     let altered = self.at(index).alter(self.aimed_at(index, &change)).await;
@@ -352,7 +356,8 @@ impl Stores {
             );
             return Err(invalid("store", reason));
         };
-        if definition.order == Order::Strict && self.at(index).only().is_none() {
+        let is_shared = self.at(index).change_rules().n_databases() > 1;
+        if definition.order == Order::Strict && is_shared {
             let reason = format!(
                 "must be \"relaxed\" in the store \"{}\", whose databases share each sequence",
                 definition.store

@@ -6,7 +6,7 @@ use migration::{Installed, Migrated, OLDEST_SCHEMA, SCHEMA_VERSION};
 use odometer_database::{
     failure::{Cause, StatementFailure},
     fitness::{DatabaseFitness, fitness_of},
-    probe,
+    probe, session,
     start_error::StartError,
     target::Target,
 };
@@ -31,6 +31,16 @@ pub(crate) async fn migrate(target: &Target, acquire: Duration) -> Result<Migrat
         Some(reason) => Err(StartError::Configuration(reason)),
         None => Ok(migrated),
     }
+}
+
+/// Makes the schema in an empty database in memory, which has only this connection.
+pub(crate) async fn create(database: session::DatabaseConnection) -> Result<(), DbErr> {
+    let session::DatabaseConnection::Prepared(made) = database else {
+        return Err(DbErr::Custom(
+            "only SQLite has databases in memory".to_owned(),
+        ));
+    };
+    migrate_on(&made).await.map(|_migrated| ())
 }
 
 async fn migrate_on(database: &DatabaseConnection) -> Result<Migrated, DbErr> {

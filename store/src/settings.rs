@@ -95,9 +95,24 @@ pub struct Source {
     pub database: u16,
 }
 
+/// What the stores are opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenFor {
+    /// A replica. A database may be away: its monitor waits for it. Chores look after the tables.
+    Serving,
+    /// One command. Every database must answer now, and has one connection. Nothing but the command
+    /// itself uses it.
+    Command,
+    /// The same for a command that changes nothing: it locks nothing and makes no SQLite file. A
+    /// file that does not exist counts as an empty database. Of each store, only the first database
+    /// is opened.
+    DryRun,
+}
+
 /// What all stores of this process share.
 #[derive(Clone)]
 pub(crate) struct Process {
+    pub(crate) open_for: OpenFor,
     /// The name of this process in the journals.
     pub(crate) holder: Arc<str>,
     pub(crate) metrics: Arc<Metrics>,

@@ -21,7 +21,7 @@ use crate::{
     database::Database,
     outcome::Contact,
     redis::{agreement::Agreement, store::RedisStore},
-    settings::{DatabaseSettings, Process},
+    settings::{DatabaseSettings, OpenFor, Process},
     striped::{agreement::Agreements, assign_installation, health::Member, memory::CounterMemory},
 };
 
@@ -53,35 +53,44 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Begins to connect to the databases and to Redis in the background. They may be away.
+    /// Opens the databases. If the process serves, databases and Redis may be away, and they are
+    /// connected to in the background. A command has its databases to itself: nothing watches them,
+    /// and it does not use Redis.
     ///
     /// # Errors
-    /// A problem that does not pass by waiting, if it can be seen without the servers.
-    pub(crate) async fn connect(
-        settings: Vec<DatabaseSettings>,
+    /// A problem that does not pass by waiting. For a command, also that a database is away or not
+    /// fit to be changed.
+    pub(crate) async fn open(
+        mut settings: Vec<DatabaseSettings>,
         process: &Process,
         tell: mpsc::Sender<News>,
     ) -> Result<Arc<Self>, StartError> {
         let Some(first) = settings.first().cloned() else {
             return Err(without_database());
         };
+        let is_serving = process.open_for == OpenFor::Serving;
         let is_alone = settings.len() == 1;
         let label = &first.identity.label;
         let addresses = first.redis.addresses().map_err(|error| error.of(label))?;
         let agreement = Agreement::of(&first.redis)?;
         if !is_alone {
             assign_installation::check_count(&settings)?;
-            stamp_at_start(&settings).await?;
+        }
+        if process.open_for == OpenFor::DryRun {
+            settings.truncate(1);
+        } else if !is_alone {
+            let is_wanted = |it: &DatabaseSettings| is_serving && it.bounds.migrate;
+            stamp_at_start(&settings, is_wanted).await?;
         }
         let (tell_each, news) = mpsc::channel(NEWS_AHEAD);
         let connecting = settings
             .into_iter()
-            .map(|settings| Database::connect(settings, process, tell_each.clone()));
+            .map(|settings| Database::open(settings, process, tell_each.clone()));
         // All databases are waited for first. So if several fail, the first one's error is told.
         let databases = join_all(connecting).await.into_iter();
         let databases = databases.collect::<Result<Vec<_>, _>>()?;
         let mut redis = None;
-        if let [only] = &*databases {
+        if let ([only], true) = (&*databases, is_serving) {
             // The replicas must also agree that no Redis counts for the database.
             agreement.watch(only);
             if !addresses.is_empty() {
@@ -93,7 +102,8 @@ impl Store {
         let heartbeats = databases.iter().map(|it| Arc::clone(&it.heartbeat));
         let agreements = Agreements::new(heartbeats.collect());
         let starting = databases.into_iter();
-        let members: Vec<_> = starting.map(|it| Member::start(it, !is_alone)).collect();
+        let is_watched = is_serving && !is_alone;
+        let members: Vec<_> = starting.map(|it| Member::start(it, is_watched)).collect();
         let store = Arc::new(Self {
             name: Arc::clone(&label.store),
             memory: CounterMemory::new(members.len()),
@@ -255,14 +265,17 @@ impl Store {
     }
 }
 
-/// Stamps the members at the start, if the settings allow changes at the start. If it stops because
-/// a member is away, the log says so, and the member is waited for as ever.
-async fn stamp_at_start(settings: &[DatabaseSettings]) -> Result<(), StartError> {
+/// Stamps the members at the start, if each of them may be changed at the start: a SQLite file always
+/// may. If it stops because a member is away, the log says so, and the member is waited for as ever.
+async fn stamp_at_start(
+    settings: &[DatabaseSettings],
+    migrates: impl Fn(&DatabaseSettings) -> bool,
+) -> Result<(), StartError> {
     let mut is_wanted = true;
     for database in settings {
         let target =
             Target::parse(&database.url).map_err(|error| error.of(&database.identity.label))?;
-        is_wanted &= database.bounds.migrate || target.file.is_some();
+        is_wanted &= migrates(database) || target.file.is_some();
     }
     if !is_wanted {
         return Ok(());

@@ -26,7 +26,7 @@ use crate::{
     outcome::{Contact, Following},
     placement::RememberedPlacements,
     reservation::counter_read::ReadCounter,
-    settings::{Process, StoresSettings},
+    settings::{OpenFor, Process, StoresSettings},
     store::Store,
 };
 use odometer_process::host;
@@ -62,17 +62,21 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Begins to connect to all databases in the background. The databases may be away.
+    /// Opens all databases. To serve, it only begins to connect to them in the background, and they
+    /// may be away. For a command, all that [`OpenFor`] names must answer now.
     ///
     /// # Errors
-    /// A problem that does not pass by waiting, if it can be seen without the databases.
-    pub fn connect(
+    /// A problem that does not pass by waiting. For a command, also that a database is away or not
+    /// fit to be changed. The message names the database.
+    pub fn open(
         settings: StoresSettings,
+        open_for: OpenFor,
         metrics: Arc<Metrics>,
     ) -> BoxFuture<'static, Result<Arc<Self>, StartError>> {
         Box::pin(async move {
             let (tell_recovery, recoveries) = mpsc::unbounded_channel();
             let process = Process {
+                open_for,
                 holder: holder_name().into(),
                 metrics,
                 recoveries: tell_recovery,
@@ -81,9 +85,12 @@ impl Stores {
             let places = 0..settings.stores.len();
             let start = settings.bounds.statement.schema_wait + START;
             // All at once, because the start waits a little for each database that is away.
-            let connecting = places
-                .map(|index| Store::connect(settings.databases(index), &process, tell.clone()));
-            let mut stores = try_join_all(connecting).await?.into_iter();
+            let connecting =
+                places.map(|index| Store::open(settings.databases(index), &process, tell.clone()));
+            // All are waited for. So the runtime of a database that is being opened is not dropped
+            // here, and if several stores fail, the first one's error is told.
+            let stores: Result<Vec<_>, _> = join_all(connecting).await.into_iter().collect();
+            let mut stores = stores?.into_iter();
             let Some(default) = stores.next() else {
                 let problem = "stores: there is none".to_owned();
                 return Err(StartError::Configuration(problem));
@@ -308,6 +315,13 @@ impl Stores {
     pub fn contact_of(&self, store: &str) -> Contact {
         let index = self.index_of(store);
         index.map_or_else(|| self.contact(), |index| self.at(index).contact())
+    }
+
+    /// Returns the cause of a statement that failed, in a sentence. If there are several databases,
+    /// the sentence names the database. `None` if no statement failed.
+    pub fn last_failure(&self) -> Option<String> {
+        let mut databases = self.all().flat_map(|store| store.databases());
+        databases.find_map(|database| database.last_failure())
     }
 
     /// Changes a sequence: its definition, a floor, its state, or the state of one of its periods.

@@ -10,7 +10,7 @@ use odometer::{
 use odometer_core::name::SequenceName;
 use odometer_process::metrics::Metrics;
 use odometer_sequence::{Directory, error::SequenceError};
-use odometer_store::Stores;
+use odometer_store::{OpenFor, Stores};
 
 use crate::support::{Backend, TestDatabase, for_each_backend, wait};
 
@@ -31,9 +31,13 @@ struct Bench {
 impl Bench {
     async fn start(config: &Config) -> Self {
         let metrics = Arc::new(Metrics::new());
-        let store = Stores::connect(stores_settings(config), Arc::clone(&metrics))
-            .await
-            .expect("the store starts");
+        let store = Stores::open(
+            stores_settings(config),
+            OpenFor::Serving,
+            Arc::clone(&metrics),
+        )
+        .await
+        .expect("the store starts");
         let directory = Directory::start(
             Arc::clone(&store),
             sequence_settings(config),

@@ -8,7 +8,7 @@ use odometer::{
 };
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 use odometer_process::metrics::Metrics;
-use odometer_store::{Act, ChangeRequest, Changed, Condition, Following, Stores};
+use odometer_store::{Act, ChangeRequest, Changed, Condition, Following, OpenFor, Stores};
 
 use crate::support::{Backend, TestDatabase, for_each_server, wait};
 
@@ -112,7 +112,11 @@ async fn connect(database: &TestDatabase) -> Arc<Stores> {
         definition_refresh: Duration::from_secs(1),
         ..Config::default()
     };
-    let store = Stores::connect(stores_settings(&config), Arc::new(Metrics::new()));
+    let store = Stores::open(
+        stores_settings(&config),
+        OpenFor::Serving,
+        Arc::new(Metrics::new()),
+    );
     store.await.expect("the store starts")
 }
 
@@ -132,6 +136,7 @@ async fn define(store: &Stores, sequence: &str) {
             act,
             condition: Condition::None,
             last_seen: None,
+            n_created: 0,
         })
         .await;
     defined.expect("it is defined");

@@ -14,7 +14,8 @@ use odometer_core::{
 };
 use odometer_process::metrics::Metrics;
 use odometer_store::{
-    Act, ChangeRequest, Condition, ReserveRequest, Reserved, Resolved, StoreError, Stores, Want,
+    Act, ChangeRequest, Condition, OpenFor, ReserveRequest, Reserved, Resolved, StoreError, Stores,
+    Want,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -244,7 +245,11 @@ async fn connect(database: &TestDatabase) -> Arc<Stores> {
         ..Config::default()
     };
     config.limits.keyed_periods = KEYS;
-    let store = Stores::connect(stores_settings(&config), Arc::new(Metrics::new()));
+    let store = Stores::open(
+        stores_settings(&config),
+        OpenFor::Serving,
+        Arc::new(Metrics::new()),
+    );
     let store = store.await.expect("the store starts");
     store.reached().await;
     store
@@ -297,6 +302,7 @@ async fn alter(store: &Arc<Stores>, sequence: &str, act: Act) -> Result<bool, St
             act,
             condition: Condition::None,
             last_seen: None,
+            n_created: 0,
         })
         .await?;
     Ok(altered.is_written)

@@ -86,8 +86,7 @@ impl Database {
     ) -> Result<Altered, StoreError> {
         let is_dry_run = change.act.is_dry_run();
         let guard = match self.heartbeat.guard() {
-            Ok(_) if is_dry_run => None,
-            Ok(guard) => Some(guard),
+            Ok(guard) => guard,
             Err(StoreError::Unavailable) => return Err(StoreError::NotChanged),
             Err(error) => return Err(error),
         };

@@ -127,7 +127,9 @@ fn creation(
         return Err(StoreError::NotFound);
     }
     let limit = rules.max_sequences;
-    if parts.iter().any(|part| part.n_sequences >= limit) {
+    let n_created = change.n_created;
+    let is_full = |part: &Prepared| part.n_sequences.saturating_add(n_created) >= limit;
+    if parts.iter().any(is_full) {
         return Err(StoreError::TooMany { limit });
     }
     let created = wanted.create_at(template, now_ms());
@@ -495,6 +497,7 @@ mod tests {
             act: Act::Retire,
             condition: Condition::None,
             last_seen: None,
+            n_created: 0,
         };
         let refused = decide(&request, &rules, &[kept.clone(), lost(500)]).unwrap_err();
         assert!(matches!(refused, StoreError::WentBack), "{refused}");

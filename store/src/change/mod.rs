@@ -2,10 +2,8 @@
 //! back.
 
 pub(crate) mod alter;
-pub(crate) mod by_command;
 pub(crate) mod counters;
 pub(crate) mod decision;
-pub(crate) mod direct;
 pub(crate) mod leases;
 pub(crate) mod merged_counter;
 pub(crate) mod participant;

@@ -44,7 +44,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Returns what a database has that does not exist yet.
+    /// Returns what an empty database has.
+    #[cfg(test)]
     pub(crate) fn empty() -> Self {
         Self {
             stripe: Stripe::WHOLE,
@@ -141,9 +142,10 @@ pub(crate) async fn prepare(
     let meta = find.one(transaction).await?;
     let meta = meta.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
     // If the change is held, no recovery can happen between this read and the end.
-    let baseline = match &scope.guard {
-        Some(guard) if is_held => CreationBaseline::hold(transaction, guard).await?,
-        Some(_) | None => Some(CreationBaseline::of(&meta)),
+    let baseline = if is_held {
+        CreationBaseline::hold(transaction, &scope.guard).await?
+    } else {
+        Some(CreationBaseline::of(&meta))
     };
     let Some(baseline) = baseline else {
         return Ok(Err(StoreError::WentBack));

@@ -94,25 +94,12 @@ pub(crate) async fn recover(
     }
     let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
     let acquire = settings.bounds.statement.acquire;
-    // A recovery of very many sequences takes long, so its statements have no time limit.
-    let reached =
-        DatabaseConnection::reach(&target, acquire, None, |target| target.single(acquire));
-    let database = Box::pin(reached).await.map_err(refused)?;
     let identity = settings.identity.clone();
-    let outcome = recover_fit(&database, identity, n_steps, is_dry_run).await;
-    // Closing loses nothing: no work is left on the connection.
-    let _closed = database.close().await;
-    outcome
-}
-
-fn refused(verdict: DatabaseFitness) -> StartError {
-    match verdict {
-        DatabaseFitness::Wrong(reason) | DatabaseFitness::Schema(reason) => {
-            StartError::Configuration(reason)
-        }
-        DatabaseFitness::Away(reason) => StartError::Other(reason),
-        DatabaseFitness::Good { .. } => StartError::Other("the database cannot be used".to_owned()),
-    }
+    let work = async |database: &DatabaseConnection| {
+        recover_fit(database, identity, n_steps, is_dry_run).await
+    };
+    // A recovery of very many sequences takes long, so its statements have no time limit.
+    DatabaseConnection::once(&target, acquire, None, Target::single, work).await?
 }
 
 async fn recover_fit(
@@ -133,7 +120,7 @@ async fn recover_fit(
         DatabaseFitness::Away(_) | DatabaseFitness::Wrong(_) => false,
     };
     if !is_fit {
-        return Err(refused(verdict));
+        return Err(verdict.into());
     }
     let mut n_tried = 0;
     loop {

@@ -20,6 +20,9 @@ pub struct ChangeRequest {
     /// The counter of the act's period as this process last saw it. The counter never falls below
     /// this. A store of several databases ignores it, and uses what was seen in each of them.
     pub last_seen: Option<SeenCounter>,
+    /// How many sequences count as created already, besides those that exist. A dry run of several
+    /// changes needs this, because it creates none of them.
+    pub n_created: u64,
 }
 
 impl ChangeRequest {
@@ -38,9 +41,8 @@ pub(crate) struct ChangeScope {
     /// The name of the store.
     pub(crate) store: Arc<str>,
     pub(crate) stripe: Stripe,
-    /// The guard that the database has not gone back. It is `None` for a dry run, and for a
-    /// command.
-    pub(crate) guard: Option<HeartbeatGuard>,
+    /// The guard that the database has not gone back. A dry run does not need it.
+    pub(crate) guard: HeartbeatGuard,
     /// The counter of the act's period as this process last saw it in this database.
     pub(crate) last_seen: Option<SeenCounter>,
 }

@@ -33,7 +33,8 @@ pub(crate) struct Used {
 }
 
 impl ChangeRules {
-    fn n_databases(&self) -> u16 {
+    /// Returns how many databases share each sequence.
+    pub(crate) fn n_databases(&self) -> u16 {
         self.last_stripe.n()
     }
 

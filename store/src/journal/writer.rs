@@ -73,29 +73,29 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Starts the writer on the connection's runtime.
-    pub(crate) fn start(
+    /// Makes the queue, and the task of its writer. Without this task, rows are dropped.
+    pub(crate) fn new(
         connection: Arc<Connection>,
         heartbeat: Arc<Heartbeat>,
         holder: String,
         capacity: usize,
         metrics: Arc<Metrics>,
-    ) -> Self {
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (entries, receiver) = mpsc::unbounded_channel();
         let queue = Arc::new(Queue::new(capacity));
         let writer = Writer {
-            connection: Arc::clone(&connection),
+            connection,
             heartbeat,
             holder,
             queue: Arc::clone(&queue),
             metrics: Arc::clone(&metrics),
         };
-        connection.tasks().spawn(writer.write(receiver));
-        Self {
+        let journal = Self {
             entries,
             queue,
             metrics,
-        }
+        };
+        (journal, writer.write(receiver))
     }
 
     /// Queues a row.

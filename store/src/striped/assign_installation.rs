@@ -87,14 +87,8 @@ async fn on_target<T>(
 ) -> Result<T, StartError> {
     let target = Target::parse(&settings.url)?;
     let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
-    let (acquire, longest) = (
-        settings.bounds.statement.acquire,
-        Some(settings.bounds.statement.timeout),
-    );
-    let reached = DatabaseConnection::reach(&target, acquire, longest, |it| it.single(acquire));
-    let database = Box::pin(reached).await.map_err(StartError::from)?;
-    let outcome = work(&database).await;
-    // Closing loses nothing: no work is left on the connection.
-    let _closed = database.close().await;
+    let bounds = &settings.bounds.statement;
+    let (acquire, longest) = (bounds.acquire, Some(bounds.timeout));
+    let outcome = DatabaseConnection::once(&target, acquire, longest, Target::single, work).await?;
     outcome.map_err(|error| fitness_of(&StatementFailure::from(error)).into())
 }

@@ -153,8 +153,7 @@ impl Store {
     fn scope_in(&self, k: usize, change: &ChangeRequest) -> Result<ChangeScope, Stop> {
         let member = self.member(k).map_err(Stop::Final)?;
         let guard = match member.database.heartbeat.guard() {
-            Ok(_) if change.act.is_dry_run() => None,
-            Ok(guard) => Some(guard),
+            Ok(guard) => guard,
             Err(StoreError::Unavailable) => return Err(Stop::Final(missing(member))),
             Err(error) => return Err(Stop::Final(error)),
         };

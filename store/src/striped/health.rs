@@ -38,8 +38,9 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Looks after a database. If it has no others, it is never passed over.
-    pub(crate) fn start(database: Arc<Database>, has_others: bool) -> Arc<Self> {
+    /// Makes a member. If it is watched, a member that was passed over is asked again when it is
+    /// back.
+    pub(crate) fn start(database: Arc<Database>, is_watched: bool) -> Arc<Self> {
         let tasks = database.tasks().clone();
         let member = Arc::new(Self {
             database,
@@ -48,7 +49,7 @@ impl Member {
             n_failures: AtomicU32::new(0),
             failed: Notify::new(),
         });
-        if has_others {
+        if is_watched {
             tasks.spawn(watch(Arc::downgrade(&member)));
         }
         member

@@ -13,6 +13,7 @@
 
 mod adopt;
 mod change;
+mod command;
 mod create;
 mod lease;
 mod recover;

@@ -10,9 +10,9 @@ use odometer_core::{
 };
 use odometer_process::metrics::Metrics;
 use odometer_store::{
-    Act, Altered, BlockFate, ChangeRequest, Condition, Contact, Durability, Fallback, Recovered,
-    ReserveRequest, Reserved, Resolved, StatementBounds, StoreError, StoreLimits, StoreSettings,
-    Stores, StoresSettings, Want,
+    Act, Altered, BlockFate, ChangeRequest, Condition, Contact, Durability, Fallback, OpenFor,
+    Recovered, ReserveRequest, Reserved, Resolved, StatementBounds, StoreError, StoreLimits,
+    StoreSettings, Stores, StoresSettings, Want,
 };
 use odometer_tests::{Backend, Proxy, Server, TestDatabase, wait};
 
@@ -142,6 +142,7 @@ impl Stage {
             act,
             condition,
             last_seen: None,
+            n_created: 0,
         };
         self.store().alter(change).await
     }
@@ -260,7 +261,7 @@ pub(crate) async fn recover(settings: &StoresSettings, n_steps: u64) -> Recovere
 /// Connects a store and waits until it has reached its database.
 pub(crate) async fn connect(settings: &StoresSettings) -> (Arc<Stores>, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new());
-    let store = Stores::connect(settings.clone(), Arc::clone(&metrics)).await;
+    let store = Stores::open(settings.clone(), OpenFor::Serving, Arc::clone(&metrics)).await;
     let store = store.expect("the store starts");
     until_up(&store).await;
     (store, metrics)
@@ -274,7 +275,7 @@ async fn until_up(store: &Stores) {
 }
 
 /// Settings in which a statement may take so long, and an operation three times as long.
-fn settings(url: &str, statement: Duration) -> StoresSettings {
+pub(crate) fn settings(url: &str, statement: Duration) -> StoresSettings {
     StoresSettings {
         stores: vec![StoreSettings {
             name: "default".to_owned(),
