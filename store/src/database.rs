@@ -36,18 +36,13 @@ use crate::{
     fitness::{self, MonitoredTables},
     heartbeat::{Heartbeat, HeartbeatGuard},
     identity::DatabaseIdentity,
-    journal::{overlap::Overlaps, prune::Pruner, writer::Journal},
+    journal::writer::Journal,
     outcome::{Contact, News, ServingDatabase},
-    removal::Remover,
     reservation::uncertain_writes::UncertainWrites,
     rows::block::{BlockFate, JournalRow},
     schema,
     settings::{DatabaseSettings, OpenFor, Process, StoreLimits},
-    worker_lease::{
-        fullness,
-        row_cache::LeaseRowCache,
-        unconfirmed::{self, UnconfirmedLeases},
-    },
+    worker_lease::{row_cache::LeaseRowCache, unconfirmed::UnconfirmedLeases},
 };
 
 /// Names the log target of the events in this file.
@@ -185,7 +180,7 @@ impl Database {
         })
     }
 
-    /// Starts the monitor and the chores of a replica, and waits a little for the first look.
+    /// Starts the monitor of a replica, and waits a little for the first look.
     ///
     /// # Errors
     /// A problem that does not pass by waiting.
@@ -196,7 +191,6 @@ impl Database {
         tell: mpsc::Sender<News>,
     ) -> Result<(), StartError> {
         let (settings, counted) = (&self.settings, &self.counted);
-        start_chores(self);
         Monitor::start(
             Arc::clone(&self.connection),
             target.clone(),
@@ -446,28 +440,4 @@ fn stripe_of(stripe: Stripe) -> Stripe {
 /// Returns how many of `pool_max` connections reservations ahead of need may take: at least one.
 fn n_ahead(pool_max: u32) -> usize {
     usize::try_from(pool_max / AHEAD_PART).unwrap_or(1).max(1)
-}
-
-/// Starts the tasks that look after the tables. They run for as long as the connection's runtime
-/// lives.
-fn start_chores(database: &Arc<Database>) {
-    let (connection, metrics) = (&database.connection, &database.metrics);
-    let n_overlaps = database.counted.journal_overlaps.clone();
-    Overlaps::watch(Arc::clone(connection), Arc::clone(metrics), n_overlaps);
-    Pruner::start(
-        Arc::clone(connection),
-        database.holder.to_string(),
-        &database.settings,
-        Arc::clone(metrics),
-    );
-    Remover::start(
-        Arc::clone(connection),
-        Arc::clone(&database.heartbeat),
-        Arc::clone(metrics),
-    );
-    let between = database.settings.definition_refresh / 2;
-    let watching = unconfirmed::watch(Arc::downgrade(database), between);
-    database.tasks().spawn(watching);
-    let counting = fullness::watch_fullness(Arc::downgrade(database), between);
-    database.tasks().spawn(counting);
 }

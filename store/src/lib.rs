@@ -23,6 +23,7 @@ mod error;
 mod fitness;
 mod health;
 mod heartbeat;
+mod housekeeping;
 mod identity;
 mod installation_id;
 mod journal;

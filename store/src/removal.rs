@@ -13,7 +13,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use entity::{counter, meta, sequence};
@@ -22,7 +22,7 @@ use odometer_core::{
     period::{Calendar, Period},
 };
 use odometer_database::{
-    connection::{Connection, Health},
+    connection::Connection,
     database_clock,
     failure::{Cause, StatementFailure},
     session::DatabaseConnection,
@@ -38,7 +38,9 @@ use sea_orm::{
 };
 
 use crate::{
+    database::Database,
     heartbeat::{Heartbeat, HeartbeatGuard},
+    housekeeping::{Chore, jittered, query},
     rows::catalog::{self, NO_PERIOD},
 };
 
@@ -47,15 +49,13 @@ const TARGET: &str = "odometer::store::removal";
 
 /// Sets the wait before the first pass and after a failed pass, and the wait between two passes. A
 /// random half to all of it is waited.
-const FIRST_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const FIRST_WAIT: Duration = Duration::from_secs(10);
 const BETWEEN_PASSES: Duration = Duration::from_secs(600);
 /// Bounds how many sequences one step reads.
 const PAGE: u64 = 1000;
 /// Bounds how many counters one statement deletes.
 const STEP: u64 = 500;
 const BETWEEN_STEPS: Duration = Duration::from_millis(100);
-/// Bounds the time of one statement, the wait for a connection included.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Remover {
     connection: Arc<Connection>,
@@ -77,48 +77,40 @@ struct Due {
     through: Period,
 }
 
-impl Remover {
-    /// Starts the remover on the connection's runtime, for as long as that runtime lives.
-    pub(crate) fn start(
-        connection: Arc<Connection>,
-        heartbeat: Arc<Heartbeat>,
-        metrics: Arc<Metrics>,
-    ) {
-        let remover = Self {
-            connection: Arc::clone(&connection),
-            heartbeat,
-            metrics,
-            has_warned: false,
-        };
-        connection.tasks().spawn(remover.run());
+impl Chore for Remover {
+    async fn turn(&mut self) -> Duration {
+        match self.pass().await {
+            Ok(()) => jittered(BETWEEN_PASSES),
+            Err(failure) => {
+                self.warn_once(&failure);
+                jittered(FIRST_WAIT)
+            }
+        }
     }
+}
 
-    async fn run(mut self) {
-        let mut pause = FIRST_WAIT;
-        loop {
-            let jitter = 0.5 + 0.5 * rand::random::<f64>();
-            tokio::time::sleep(pause.mul_f64(jitter)).await;
-            pause = FIRST_WAIT;
-            if self.connection.health() != Health::Up {
-                continue;
-            }
-            match self.pass().await {
-                Ok(()) => pause = BETWEEN_PASSES,
-                Err(failure) => self.warn_once(&failure),
-            }
+impl Remover {
+    pub(crate) fn of(database: &Database) -> Self {
+        Self {
+            connection: Arc::clone(&database.connection),
+            heartbeat: Arc::clone(&database.heartbeat),
+            metrics: Arc::clone(&database.metrics),
+            has_warned: false,
         }
     }
 
     async fn pass(&mut self) -> Result<(), StatementFailure> {
         // The slower clock decides: periods that are kept too long can still be removed.
-        let now_ms = Ord::min(now_ms(), self.query(clock).await?);
+        let now_ms = Ord::min(now_ms(), query(&self.connection, clock).await?);
         let mut put_off = None;
         let mut after = Some(String::new());
         while let Some(begin) = after {
-            let end = self.query(|database| page_end(database, begin.clone()));
+            let end = query(&self.connection, |database| {
+                page_end(database, begin.clone())
+            });
             let end = end.await?;
             let page = (begin, end.clone());
-            let rows = self.query(|database| calendars(database, page)).await?;
+            let rows = query(&self.connection, |database| calendars(database, page)).await?;
             for due in self.due(&rows, now_ms).await? {
                 match self.remove(due).await {
                     Ok(()) => {}
@@ -138,16 +130,6 @@ impl Remover {
         Ok(())
     }
 
-    fn warn_once(&mut self, failure: &StatementFailure) {
-        if !std::mem::replace(&mut self.has_warned, true) {
-            tracing::warn!(
-                target: TARGET,
-                error = failure.cause().text(),
-                "old periods cannot be removed for now; it is tried again"
-            );
-        }
-    }
-
     /// Returns the sequences with counters that are too old. Counters that an earlier removal left
     /// are among them.
     async fn due(
@@ -164,9 +146,10 @@ impl Remover {
         let mut all = Vec::new();
         for (through, group) in by_period {
             let names: Vec<String> = group.iter().map(|due| due.name.clone()).collect();
-            let mut youngest = self
-                .query(|database| with_counters(database, names, through))
-                .await?;
+            let mut youngest = query(&self.connection, |database| {
+                with_counters(database, names, through)
+            })
+            .await?;
             all.extend(group.into_iter().filter_map(|due| {
                 let through = youngest.remove(&due.name)?;
                 Some(Due { through, ..due })
@@ -184,9 +167,10 @@ impl Remover {
             && !faults::is(Fault::RemoveUnannounced)
         {
             let (announced, guard_copy) = (due.clone(), guard.clone());
-            let is_announced = self
-                .query(|database| announce(database, announced, guard_copy))
-                .await?;
+            let is_announced = query(&self.connection, |database| {
+                announce(database, announced, guard_copy)
+            })
+            .await?;
             if !is_announced {
                 // Another replica was faster, or the sequence was changed. The next pass looks
                 // again.
@@ -199,7 +183,7 @@ impl Remover {
         let mut n_removed: u64 = 0;
         loop {
             let (due, guard) = (due.clone(), guard.clone());
-            let deleted = self.query(|database| delete(database, due, guard)).await?;
+            let deleted = query(&self.connection, |database| delete(database, due, guard)).await?;
             self.metrics.periods_removed.increment(deleted);
             n_removed = n_removed.saturating_add(deleted);
             if deleted < STEP {
@@ -219,14 +203,14 @@ impl Remover {
         Ok(())
     }
 
-    async fn query<T, F, Fut>(&self, operation: F) -> Result<T, StatementFailure>
-    where
-        T: Send + 'static,
-        F: FnOnce(DatabaseConnection) -> Fut,
-        Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
-    {
-        let until = Instant::now() + TIMEOUT;
-        self.connection.run(until, operation).await
+    fn warn_once(&mut self, failure: &StatementFailure) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            tracing::warn!(
+                target: TARGET,
+                error = failure.cause().text(),
+                "old periods cannot be removed for now; it is tried again"
+            );
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     BlockFate, JournalRow, News, Serving, StoreError, StoreKind, StoreLimits,
     change::rules::ChangeRules,
     database::Database,
+    housekeeping,
     outcome::Contact,
     redis::{agreement::Agreement, store::RedisStore},
     settings::{DatabaseSettings, OpenFor, Process},
@@ -89,6 +90,9 @@ impl Store {
         // All databases are waited for first. So if several fail, the first one's error is told.
         let databases = join_all(connecting).await.into_iter();
         let databases = databases.collect::<Result<Vec<_>, _>>()?;
+        if is_serving {
+            databases.iter().for_each(housekeeping::start);
+        }
         let mut redis = None;
         if let ([only], true) = (&*databases, is_serving) {
             // The replicas must also agree that no Redis counts for the database.

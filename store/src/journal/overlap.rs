@@ -8,16 +8,14 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use ::metrics::Gauge;
 use entity::{block, meta};
 use migration::{Installed, JOURNAL_INDEX};
 use odometer_database::{
-    connection::{Connection, Health},
-    failure::StatementFailure,
-    session::DatabaseConnection,
+    connection::Connection, failure::StatementFailure, session::DatabaseConnection,
 };
 use odometer_process::{clock::now_ms, metrics::Metrics};
 use sea_orm::{
@@ -26,7 +24,11 @@ use sea_orm::{
 };
 use uuid::Uuid;
 
-use crate::journal::pairs::{OverlapPair, is_of_before, overlap, sweep};
+use crate::{
+    database::Database,
+    housekeeping::{Chore, jittered, query},
+    journal::pairs::{OverlapPair, is_of_before, overlap, sweep},
+};
 
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::journal::overlap";
@@ -35,9 +37,7 @@ const TARGET: &str = "odometer::store::journal::overlap";
 /// same time.
 const INTERVAL: Duration = Duration::from_secs(12);
 /// Bounds the wait before the first turn.
-const FIRST_WAIT: Duration = Duration::from_secs(5);
-/// Bounds one statement and its wait for a connection.
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// Bounds the rows of one statement: few enough to be read from a slow disk within `store.timeout`.
 const PAGE: usize = 500;
 const MAX_PAGES_A_RUN: usize = 20;
@@ -77,42 +77,36 @@ struct RangePosition {
     id: Uuid,
 }
 
+impl Chore for Overlaps {
+    async fn turn(&mut self) -> Duration {
+        if let Err(failure) = self.look_through().await {
+            tracing::debug!(
+                target: TARGET,
+                error = failure.cause().text(),
+                "the journal was not looked through"
+            );
+        }
+        jittered(INTERVAL)
+    }
+}
+
 impl Overlaps {
-    /// Starts the checks on the connection's runtime, for as long as the runtime lives.
-    pub(crate) fn watch(connection: Arc<Connection>, metrics: Arc<Metrics>, n_overlaps: Gauge) {
-        let overlaps = Self {
-            connection: Arc::clone(&connection),
-            metrics,
-            n_overlaps,
+    pub(crate) fn of(database: &Database) -> Self {
+        Self {
+            connection: Arc::clone(&database.connection),
+            metrics: Arc::clone(&database.metrics),
+            n_overlaps: database.counted.journal_overlaps.clone(),
             has_index: false,
             position: None,
             highest: None,
             pass: 0,
             found: BTreeMap::new(),
-        };
-        connection.tasks().spawn(overlaps.run());
-    }
-
-    async fn run(mut self) {
-        tokio::time::sleep(FIRST_WAIT.mul_f64(rand::random::<f64>())).await;
-        loop {
-            if self.connection.health() == Health::Up
-                && let Err(failure) = self.turn().await
-            {
-                tracing::debug!(
-                    target: TARGET,
-                    error = failure.cause().text(),
-                    "the journal was not looked through"
-                );
-            }
-            let pause = 0.5 + 0.5 * rand::random::<f64>();
-            tokio::time::sleep(INTERVAL.mul_f64(pause)).await;
         }
     }
 
-    async fn turn(&mut self) -> Result<(), StatementFailure> {
+    async fn look_through(&mut self) -> Result<(), StatementFailure> {
         if !self.has_index {
-            self.has_index = self.query(has_index).await?;
+            self.has_index = query(&self.connection, has_index).await?;
             if !self.has_index {
                 return Ok(());
             }
@@ -127,7 +121,7 @@ impl Overlaps {
     async fn walk(&mut self) -> Result<bool, StatementFailure> {
         for _page in 0..MAX_PAGES_A_RUN {
             let position = self.position.clone();
-            let rows = self.query(|database| page(database, position)).await?;
+            let rows = query(&self.connection, |database| page(database, position)).await?;
             let is_last = rows.len() < PAGE;
             let next = rows.last().map(RangePosition::of);
             let mut highest = self.highest.clone();
@@ -155,11 +149,11 @@ impl Overlaps {
 
     /// Compares some of the recent blocks, each with the blocks below it.
     async fn look_at_the_latest(&mut self) -> Result<(), StatementFailure> {
-        let latest = self.query(latest).await?;
+        let latest = query(&self.connection, latest).await?;
         let from = rand::random_range(0..latest.len().max(1));
         let chosen = latest.iter().cycle().skip(from).take(latest.len());
         for row in chosen.take(LATELY_A_TURN).cloned().collect::<Vec<_>>() {
-            let rows = self.query(|database| neighbours(database, row)).await?;
+            let rows = query(&self.connection, |database| neighbours(database, row)).await?;
             let suspects = sweep(&mut None, rows.into_iter().rev());
             self.judge(suspects).await?;
             tokio::time::sleep(BETWEEN_PAGES).await;
@@ -175,7 +169,7 @@ impl Overlaps {
             return Ok(());
         }
         let ids: Vec<Uuid> = suspects.iter().flat_map(|(a, b)| [a.id, b.id]).collect();
-        let (rows, recovered_at) = self.query(|database| again(database, ids)).await?;
+        let (rows, recovered_at) = query(&self.connection, |database| again(database, ids)).await?;
         for (one, other) in suspects {
             let (Some(one), Some(other)) = (rows.get(&one.id), rows.get(&other.id)) else {
                 continue;
@@ -214,16 +208,6 @@ impl Overlaps {
     fn publish(&self) {
         let n_found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
         self.n_overlaps.set(f64::from(n_found));
-    }
-
-    async fn query<T, F, Fut>(&self, operation: F) -> Result<T, StatementFailure>
-    where
-        T: Send + 'static,
-        F: FnOnce(DatabaseConnection) -> Fut,
-        Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
-    {
-        let until = Instant::now() + TIMEOUT;
-        self.connection.run(until, operation).await
     }
 }
 

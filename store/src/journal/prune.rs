@@ -7,16 +7,14 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use entity::{block, counter, sequence};
 use migration::{Installed, JOURNAL_INDEX};
 use odometer_core::period::Period;
 use odometer_database::{
-    connection::{Connection, Health},
-    failure::StatementFailure,
-    session::DatabaseConnection,
+    connection::Connection, failure::StatementFailure, session::DatabaseConnection,
 };
 use odometer_process::{
     clock::now_ms,
@@ -27,7 +25,8 @@ use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrde
 use uuid::Uuid;
 
 use crate::{
-    StoreLimits,
+    database::Database,
+    housekeeping::{Chore, jittered, query},
     journal::holders,
     rows::catalog::{NO_PERIOD, REMOVED, is_removed_by_age},
 };
@@ -37,13 +36,11 @@ const TARGET: &str = "odometer::store::journal::prune";
 
 /// Sets the wait before the first pass and after a failure, as [`BETWEEN_PASSES`] does between two
 /// passes. The wait is half of it to all of it.
-const FIRST_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const FIRST_WAIT: Duration = Duration::from_secs(10);
 const BETWEEN_PASSES: Duration = Duration::from_secs(1200);
 /// Bounds the rows that one step reads.
 const STEP: u64 = 500;
 const BETWEEN_STEPS: Duration = Duration::from_millis(250);
-/// Bounds the statements of one step and their wait for a connection.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Pruner {
     connection: Arc<Connection>,
@@ -75,47 +72,30 @@ struct PruneStep {
     next: Option<AgePosition>,
 }
 
+impl Chore for Pruner {
+    async fn turn(&mut self) -> Duration {
+        match self.pass().await {
+            Ok(()) => jittered(BETWEEN_PASSES),
+            Err(failure) => {
+                self.warn_once(&failure);
+                jittered(FIRST_WAIT)
+            }
+        }
+    }
+}
+
 impl Pruner {
-    /// Starts the pruner on the connection's runtime, for as long as the runtime lives.
-    pub(crate) fn start(
-        connection: Arc<Connection>,
-        holder: String,
-        settings: &StoreLimits,
-        metrics: Arc<Metrics>,
-    ) {
-        let pruner = Self {
-            connection: Arc::clone(&connection),
-            metrics,
+    pub(crate) fn of(database: &Database) -> Self {
+        let settings = &database.settings;
+        Self {
+            connection: Arc::clone(&database.connection),
+            metrics: Arc::clone(&database.metrics),
             rule: RetentionRule {
-                holder,
+                holder: database.holder.to_string(),
                 retain: settings.journal_retain,
                 silence: holders::longest_silence(settings.definition_refresh),
             },
             has_warned: false,
-        };
-        connection.tasks().spawn(pruner.run());
-    }
-
-    async fn run(mut self) {
-        let mut pause = FIRST_WAIT;
-        loop {
-            let jitter = 0.5 + 0.5 * rand::random::<f64>();
-            tokio::time::sleep(pause.mul_f64(jitter)).await;
-            pause = FIRST_WAIT;
-            if self.connection.health() != Health::Up {
-                continue;
-            }
-            match self.pass().await {
-                Ok(()) => pause = BETWEEN_PASSES,
-                Err(failure) if !std::mem::replace(&mut self.has_warned, true) => {
-                    tracing::warn!(
-                        target: TARGET,
-                        error = failure.cause().text(),
-                        "old rows of the journal cannot be removed for now; it is tried again"
-                    );
-                }
-                Err(_) => {}
-            }
         }
     }
 
@@ -123,11 +103,7 @@ impl Pruner {
         let mut position = None;
         loop {
             let rule = self.rule.clone();
-            let until = Instant::now() + TIMEOUT;
-            let step = self
-                .connection
-                .run(until, |database| step(database, rule, position))
-                .await?;
+            let step = query(&self.connection, |database| step(database, rule, position)).await?;
             self.metrics.journal_rows_pruned.increment(step.n_removed);
             if step.n_removed > 0 {
                 tracing::debug!(
@@ -142,6 +118,16 @@ impl Pruner {
             }
             position = step.next;
             tokio::time::sleep(BETWEEN_STEPS).await;
+        }
+    }
+
+    fn warn_once(&mut self, failure: &StatementFailure) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            tracing::warn!(
+                target: TARGET,
+                error = failure.cause().text(),
+                "old rows of the journal cannot be removed for now; it is tried again"
+            );
         }
     }
 }

@@ -4,13 +4,10 @@
 //! A count reads all rows of its pools. So pools that are too wide to run out are left out, and the
 //! other pools are counted a few at a time.
 
-use std::{
-    sync::Weak,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
 use entity::worker_lease;
-use odometer_database::{connection::Health, session::DatabaseConnection};
+use odometer_database::session::DatabaseConnection;
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
 };
@@ -25,25 +22,12 @@ const POOLS_A_COUNT: usize = 200;
 /// How many pools one statement counts: 40,960 rows at most.
 const AT_ONCE: usize = 10;
 /// How many looks of a lease watch there are between two counts.
-const LOOKS_A_COUNT: u32 = 6;
-
-/// Counts from time to time, as long as the database exists.
-pub(crate) async fn watch_fullness(database: Weak<Database>, between: Duration) {
-    loop {
-        tokio::time::sleep(between * LOOKS_A_COUNT).await;
-        let Some(alive) = database.upgrade() else {
-            return;
-        };
-        if alive.health() == Health::Up {
-            alive.show_fullness().await;
-        }
-    }
-}
+pub(crate) const LOOKS_A_COUNT: u32 = 6;
 
 impl Database {
     /// Shows the greatest share of ids that is taken in a pool which this process leased from. Only
     /// ids of this database count.
-    async fn show_fullness(&self) {
+    pub(crate) async fn show_fullness(&self) {
         let share = Share::of(self.identity.stripe);
         let mut fullest: f64 = 0.0;
         for pools in self.known.pools(MAX_BITS, POOLS_A_COUNT).chunks(AT_ONCE) {

@@ -9,14 +9,14 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use entity::worker_lease;
-use odometer_database::{connection::Health, session::DatabaseConnection};
+use odometer_database::session::DatabaseConnection;
 use odometer_process::faults::{self, Fault};
 use parking_lot::Mutex;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
@@ -145,16 +145,10 @@ impl UnconfirmedLeases {
     }
 }
 
-/// Looks after the leases that were given, as long as the database exists.
-pub(crate) async fn watch(database: Weak<Database>, between: Duration) {
-    loop {
-        tokio::time::sleep(between).await;
-        let Some(alive) = database.upgrade() else {
-            return;
-        };
-        if alive.health() == Health::Up && !alive.heartbeat.has_gone_back() {
-            look_for(&alive).await;
-        }
+/// Looks after the leases that were given.
+pub(crate) async fn watch(database: Arc<Database>) {
+    if !database.heartbeat.has_gone_back() {
+        look_for(&database).await;
     }
 }
 
@@ -217,6 +211,8 @@ async fn versions(
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
+    use std::time::Duration;
+
     use ::metrics::Gauge;
     use odometer_core::name::SequenceName;
 

@@ -1,0 +1,119 @@
+//! Repeats the chores of each database. A chore looks after some of the tables.
+//!
+//! A chore that takes long, or waits for a lock, does not hold up the others: each of them waits
+//! for itself alone. Three tasks of a database are no chores, because nothing may hold them up. The
+//! poll raises the heartbeat, and replicas must know a change in time. The monitor finds out
+//! whether the database is there. The writer of the journal follows its queue.
+
+use std::{
+    future::Future,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::{BoxFuture, join_all};
+use odometer_database::{
+    connection::{Connection, Health},
+    failure::StatementFailure,
+    session::DatabaseConnection,
+};
+use sea_orm::DbErr;
+
+use crate::{
+    database::Database,
+    journal::{
+        overlap::{self, Overlaps},
+        prune::{self, Pruner},
+    },
+    removal::{self, Remover},
+    worker_lease::{fullness, unconfirmed},
+};
+
+/// Bounds one statement of a chore, or one step, the wait for a connection included.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Work that is repeated for as long as the database's runtime lives.
+pub(crate) trait Chore: Send + 'static {
+    /// Does the work once, while the database answers. Returns how long to wait before the next
+    /// turn.
+    fn turn(&mut self) -> impl Future<Output = Duration> + Send;
+}
+
+/// A chore of worker leases, which always waits as long.
+struct LeaseChore {
+    database: Weak<Database>,
+    between: Duration,
+    work: fn(Arc<Database>) -> BoxFuture<'static, ()>,
+}
+
+impl Chore for LeaseChore {
+    async fn turn(&mut self) -> Duration {
+        if let Some(database) = self.database.upgrade() {
+            (self.work)(database).await;
+        }
+        self.between
+    }
+}
+
+/// Starts the chores of a database, in one task.
+pub(crate) fn start(database: &Arc<Database>) {
+    let of_leases = |between, work| {
+        let chore = LeaseChore {
+            database: Arc::downgrade(database),
+            between,
+            work,
+        };
+        repeat(database, between, chore)
+    };
+    let between_looks = database.settings.definition_refresh / 2;
+    let chores = [
+        repeat(database, overlap::FIRST_WAIT, Overlaps::of(database)),
+        repeat(database, prune::FIRST_WAIT, Pruner::of(database)),
+        repeat(database, removal::FIRST_WAIT, Remover::of(database)),
+        of_leases(between_looks, |database| {
+            Box::pin(unconfirmed::watch(database))
+        }),
+        of_leases(between_looks * fullness::LOOKS_A_COUNT, |database| {
+            Box::pin(async move { database.show_fullness().await })
+        }),
+    ];
+    database.tasks().spawn(join_all(chores));
+}
+
+/// Repeats a chore without end. At most `first` is waited before the first turn, and while the
+/// database is away.
+fn repeat(database: &Database, first: Duration, mut chore: impl Chore) -> BoxFuture<'static, ()> {
+    let connection = Arc::clone(&database.connection);
+    Box::pin(async move {
+        let mut pause = jittered(first);
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = if connection.health() == Health::Up {
+                chore.turn().await
+            } else {
+                jittered(first)
+            };
+        }
+    })
+}
+
+/// Runs one statement, or one step, of a chore.
+///
+/// # Errors
+/// How it failed.
+pub(crate) async fn query<T, F, Fut>(
+    connection: &Arc<Connection>,
+    operation: F,
+) -> Result<T, StatementFailure>
+where
+    T: Send + 'static,
+    F: FnOnce(DatabaseConnection) -> Fut,
+    Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
+{
+    connection.run(Instant::now() + TIMEOUT, operation).await
+}
+
+/// Returns a random half to all of a pause, so that replicas do not do a chore at the same time.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + 0.5 * rand::random::<f64>())
+}
