@@ -6,9 +6,9 @@
 //! Read first:
 //!
 //! - `directory.rs`: leads from a name to the issuer of its numbers.
+//! - `resolving.rs`: asks the store what a name is, and makes the issuer that it needs.
 //! - `issuer.rs`: holds the numbers of one counter, and everything that outlives an actor.
 //! - `actor.rs`: decides what one counter does next; it alone reserves, fills and returns.
-//! - `ownership.rs`: decides which actor an issuer belongs to.
 //! - `changes.rs`: makes memory obey a change.
 
 mod actor;
