@@ -28,6 +28,7 @@ use tokio::{
     task::{JoinError, JoinHandle},
     time::{sleep, timeout, timeout_at},
 };
+use tracing::Instrument as _;
 
 use crate::{
     complaint::Complaint,
@@ -166,9 +167,10 @@ impl Connection {
         });
     }
 
-    /// Returns the cause of the last statement that failed, in a sentence. `None` if none did.
-    pub fn last_failure(&self) -> Option<String> {
-        self.last_failure.lock().clone()
+    /// Returns the cause of the last statement that failed, in a sentence, and forgets it. `None` if
+    /// none failed since the last call.
+    pub fn take_last_failure(&self) -> Option<String> {
+        self.last_failure.lock().take()
     }
 
     /// Runs one statement, or one transaction, and waits for its end until `until`.
@@ -216,7 +218,7 @@ impl Connection {
                 outcome
             };
             let mut task = match pool.runtime.handle() {
-                Ok(handle) => handle.spawn(statement),
+                Ok(handle) => handle.spawn(statement.in_current_span()),
                 Err(_ended) => {
                     let cause = Cause::Broken("its pool was replaced".to_owned());
                     return Err(StatementFailure::NotCommitted(cause));

@@ -31,6 +31,14 @@ use crate::{
     target::Target,
 };
 
+/// Names the log target of each statement that is sent.
+const TARGET: &str = "odometer::database::statement";
+
+/// Logs a statement without its values. Tests count the statements of a call by these lines.
+fn trace(sql: &str) {
+    tracing::trace!(target: TARGET, sql, "a statement is sent");
+}
+
 /// A connection that takes the place of SeaORM's own, and behaves in the same way.
 #[derive(Clone)]
 pub enum DatabaseConnection {
@@ -108,10 +116,12 @@ impl DatabaseConnection {
     /// Begins a transaction that locks only the rows that it means to lock, on MySQL too.
     pub async fn begin_read_committed(&self) -> Result<DatabaseTransaction, DbErr> {
         match self {
-            Self::Prepared(made) if made.get_database_backend() != DbBackend::Sqlite => made
-                .begin_with_config(Some(IsolationLevel::ReadCommitted), None)
-                .await
-                .map(DatabaseTransaction::Prepared),
+            Self::Prepared(made) if made.get_database_backend() != DbBackend::Sqlite => {
+                trace("BEGIN");
+                let level = Some(IsolationLevel::ReadCommitted);
+                let begun = made.begin_with_config(level, None).await;
+                begun.map(DatabaseTransaction::Prepared)
+            }
             // SQLite has one writer, and the sessions of PostgreSQL have this level.
             Self::Prepared(_) | Self::ReusedPool(_) | Self::Unprepared(_) => self.begin().await,
         }
@@ -120,6 +130,7 @@ impl DatabaseConnection {
     /// Begins a transaction that sees what others commit while it waits for them. Its isolation
     /// level is the one that its session was given by name, not the server's own.
     pub async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
+        trace("BEGIN");
         match self {
             Self::Prepared(made) => made.begin().await.map(DatabaseTransaction::Prepared),
             Self::ReusedPool(kept) => kept.begin().await.map(DatabaseTransaction::Prepared),
@@ -163,6 +174,7 @@ impl ConnectionTrait for DatabaseConnection {
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        trace(&statement.sql);
         match self {
             Self::Prepared(made) => made.execute_raw(statement).await,
             Self::ReusedPool(kept) => kept.execute(statement).await,
@@ -171,6 +183,7 @@ impl ConnectionTrait for DatabaseConnection {
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        trace(sql);
         match self {
             Self::Prepared(made) => made.execute_unprepared(sql).await,
             Self::ReusedPool(kept) => kept.execute_unprepared(sql).await,
@@ -181,6 +194,7 @@ impl ConnectionTrait for DatabaseConnection {
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        trace(&statement.sql);
         match self {
             Self::Prepared(made) => made.query_one_raw(statement).await,
             Self::ReusedPool(kept) => kept.query_one(statement).await,
@@ -192,6 +206,7 @@ impl ConnectionTrait for DatabaseConnection {
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        trace(&statement.sql);
         match self {
             Self::Prepared(made) => made.query_all_raw(statement).await,
             Self::ReusedPool(kept) => kept.query_all(statement).await,
@@ -222,6 +237,7 @@ impl DatabaseTransaction {
     }
 
     pub async fn commit(self) -> Result<(), DbErr> {
+        trace("COMMIT");
         match self {
             Self::Prepared(made) => made.commit().await,
             Self::Unprepared(open) => open.into_inner().commit().await.map_err(not_executed),
@@ -229,6 +245,7 @@ impl DatabaseTransaction {
     }
 
     pub async fn rollback(self) -> Result<(), DbErr> {
+        trace("ROLLBACK");
         match self {
             Self::Prepared(made) => made.rollback().await,
             Self::Unprepared(open) => open.into_inner().rollback().await.map_err(not_executed),
@@ -246,6 +263,7 @@ impl ConnectionTrait for DatabaseTransaction {
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        trace(&statement.sql);
         match self {
             Self::Prepared(made) => made.execute_raw(statement).await,
             Self::Unprepared(open) => {
@@ -255,6 +273,7 @@ impl ConnectionTrait for DatabaseTransaction {
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        trace(sql);
         match self {
             Self::Prepared(made) => made.execute_unprepared(sql).await,
             Self::Unprepared(open) => execute(&mut **open.lock().await, sql.to_owned()).await,
@@ -262,6 +281,7 @@ impl ConnectionTrait for DatabaseTransaction {
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        trace(&statement.sql);
         match self {
             Self::Prepared(made) => made.query_one_raw(statement).await,
             Self::Unprepared(open) => {
@@ -272,6 +292,7 @@ impl ConnectionTrait for DatabaseTransaction {
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        trace(&statement.sql);
         match self {
             Self::Prepared(made) => made.query_all_raw(statement).await,
             Self::Unprepared(open) => query(&mut **open.lock().await, statement.to_string()).await,

@@ -250,7 +250,11 @@ impl Target {
 
     /// Returns the options of the one connection that migrates. Its statements have no time limit.
     pub fn single(&self, acquire: Duration) -> ConnectOptions {
-        let mut options = self.options(acquire, None, self.route.is_pooled());
+        self.single_by(acquire, self.route.is_pooled())
+    }
+
+    fn single_by(&self, acquire: Duration, is_pooled: bool) -> ConnectOptions {
+        let mut options = self.options(acquire, None, is_pooled);
         options
             .max_connections(1)
             .idle_timeout(None::<Duration>)
@@ -260,7 +264,11 @@ impl Target {
 
     /// Returns the options of a connection that only looks.
     pub fn looking(&self, acquire: Duration) -> ConnectOptions {
-        let mut options = self.single(acquire);
+        self.looking_by(acquire, self.route.is_pooled())
+    }
+
+    fn looking_by(&self, acquire: Duration, is_pooled: bool) -> ConnectOptions {
+        let mut options = self.single_by(acquire, is_pooled);
         // What is in memory has to be made first.
         let is_read_only = !self.is_in_memory();
         options.map_sqlx_sqlite_opts(move |sqlite| sqlite.read_only(is_read_only));
@@ -269,9 +277,9 @@ impl Target {
 
     /// Returns the options of a connection that only looks, for either way to the server.
     pub fn read_only_route_options(&self, settings: &StatementBounds) -> RouteOptions {
-        let options = self.looking(settings.acquire);
+        let open = |is_pooled| self.looking_by(settings.acquire, is_pooled);
         let (route, longest) = (self.route.clone(), settings.timeout);
-        RouteOptions::new(options.clone(), options, route, longest)
+        RouteOptions::new(open(false), open(true), route, longest)
     }
 
     /// Returns the options of a connection. `longest` is how long a statement is waited for: beyond

@@ -22,7 +22,7 @@ use odometer_process::{
     metrics::AbandonedCause,
 };
 use odometer_store::{
-    BlockFate, ReservationProgress, ReserveRequest, SeenCounter, StoreError, Unpublished, Want,
+    BlockFate, ReservationProgress, ReserveRequest, StoreError, Unpublished, Want,
 };
 use tokio::sync::{Notify, oneshot};
 use tracing::Span;
@@ -154,6 +154,10 @@ impl SequenceActor {
         if self.state == ActorState::Draining || self.shared.is_drained() {
             return;
         }
+        if self.issuer.is_outdated() {
+            self.give_way(context);
+            return;
+        }
         if let Some(snowflake) = self.issuer.snowflake().map(Arc::clone) {
             self.advance_snowflake(&snowflake, context);
             return;
@@ -250,26 +254,19 @@ impl SequenceActor {
             ) => None,
         };
         let (known, counted_by) = (memory.known.clone(), Arc::clone(&memory.definition));
-        let is_first = memory.take_is_first();
-        let floor = memory.floor();
+        let (is_fresh, is_first) = (memory.take_is_fresh(), !memory.is_used);
+        let last_seen = memory.last_seen();
         // Set this even if no block may be adopted. Otherwise `fail` would ask for one more try
         // forever.
         self.looks_for_returned = memory.adopts;
         drop(memory);
-        let last_seen = match &known {
-            // A counter is never below its floor. If the store has a counter below its floor, the
-            // store went back.
-            Some(known) => Some(SeenCounter {
-                next_value: known.seen.next_value.max(floor),
-                ..known.seen
-            }),
-            None => earlier.ok().flatten().map(|earlier| earlier.seen),
-        };
+        let last_seen = last_seen.or_else(|| Some(earlier.ok().flatten()?.seen));
         ReserveRequest {
             last_seen,
             key: self.issuer.key.clone(),
             counted_by: Some(counted_by),
             known,
+            is_fresh,
             is_first,
             want: match purpose {
                 PendingWork::Refill
@@ -348,16 +345,25 @@ impl SequenceActor {
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
         let loading = std::mem::take(&mut self.loading);
-        match (outcome, purpose) {
+        let is_changed = matches!(
+            outcome,
+            Err(StoreError::Changed(_) | StoreError::NotFound | StoreError::Elsewhere(_))
+        );
+        if is_changed || self.issuer.is_outdated() {
             // The sequence needs another issuer by now, or is gone: callers look the name up again.
-            (
-                Err(StoreError::Changed(_) | StoreError::NotFound | StoreError::Elsewhere(_)),
-                purpose,
-            ) if self.state != ActorState::Draining => {
-                self.resume_waiting(purpose);
+            self.resume_waiting(purpose);
+            self.issuer.outdate();
+            if self.state == ActorState::Draining {
+                self.finish_draining(context);
+            } else {
                 self.give_way(context);
-                return;
             }
+            return;
+        }
+        if outcome.is_ok() {
+            self.issuer.memory.lock().is_used = true;
+        }
+        match (outcome, purpose) {
             (Ok(block), Some(PendingWork::Group(group))) => self.serve_group(block, group),
             (Err(error), Some(PendingWork::Group(group))) => self.fail_group(&error, group),
             (Ok(block), Some(PendingWork::Dedicated(group))) if block.is_strict() => {
@@ -421,6 +427,12 @@ impl SequenceActor {
             }
             return true;
         }
+        if self.issuer.is_outdated() {
+            // Nothing of the sequence as it was is issued after the change is answered.
+            self.close_snowflake();
+            self.give_back();
+            return true;
+        }
         if self.issuer.take_must_reload() && !faults::is(Fault::FloorUnheld) {
             self.give_back();
         }
@@ -442,13 +454,21 @@ impl SequenceActor {
         }
     }
 
-    /// Leaves memory, because the sequence needs another issuer by now, or is gone. Callers look the
-    /// name up again.
+    /// Closes memory, because the sequence needs another issuer by now, or is gone. Leaves memory if
+    /// no work is under way, or else when it ends. Callers look the name up again.
     pub(crate) fn give_way(&mut self, context: &mut Context<Self>) {
+        self.issuer.outdate();
         self.refuse_all(&SequenceError::Elsewhere);
         self.refuse_dedicated(&SequenceError::Elsewhere);
-        if !self.issuer.key.period.is_none()
-            && let Some(head) = self.shared.top_issuer_of(&self.issuer)
+        self.close_snowflake();
+        self.give_back();
+        if self.in_flight.is_some() {
+            return;
+        }
+        if let Some(head) = self.shared.top_issuer_of(&self.issuer)
+            && self.shared.find(&self.issuer.key).is_some_and(|found| {
+                !Arc::ptr_eq(&found, &head) && Arc::ptr_eq(&found, self.issuer.issuer())
+            })
         {
             // The period was chosen by a calendar that the sequence does not have any more.
             self.shared.dismiss_periods(&head);

@@ -103,8 +103,6 @@ impl Shared {
     /// Applies a change. Returns when this replica can issue nothing any more that the change
     /// forbids.
     pub(crate) async fn apply(self: &Arc<Self>, changed: &Changed, concerns: Concerns<'_>) {
-        // A name with a sequence of its own does not share the numbers of another sequence.
-        self.aliases.pin().remove(&changed.name);
         let Some(head) = self.known_for_change(&changed.name) else {
             return;
         };

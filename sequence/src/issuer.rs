@@ -65,6 +65,8 @@ pub(crate) struct Issuer {
     pub(crate) actor: Mutex<ActorLink>,
     /// Whether the sweep samples this issuer each second.
     pub(crate) is_active: AtomicBool,
+    /// Whether the sequence needs another issuer by now. This one then leaves memory.
+    is_outdated: AtomicBool,
 }
 
 /// What issues the numbers of one counter. The definition decides this before the first number.
@@ -125,7 +127,7 @@ impl Issuer {
         let definition = Arc::clone(&found.known.definition);
         let kind = IssuerKind::of_name(&definition)?;
         let issuer = Self::new(CounterKey::whole(name), None, kind, definition);
-        issuer.memory.lock().know(found.known, found.rate);
+        issuer.memory.lock().note_read(found.known, found.rate);
         Some(issuer)
     }
 
@@ -170,6 +172,7 @@ impl Issuer {
             terms: Terms::default(),
             actor: Mutex::new(ActorLink::Parked),
             is_active: AtomicBool::new(false),
+            is_outdated: AtomicBool::new(false),
         };
         issuer.print_as(&definition);
         issuer
@@ -252,15 +255,28 @@ impl Issuer {
         let mut memory = self.memory.lock();
         let fits = memory.note_changed(changed, floor);
         self.update_printer(&mut memory);
-        if let (IssuerKind::Periods(periods), true) = (&self.kind, fits) {
-            periods.redefine(&memory.definition);
+        match &self.kind {
+            _ if !fits => self.outdate(),
+            IssuerKind::Periods(periods) => periods.redefine(&memory.definition),
+            IssuerKind::Block(_) | IssuerKind::Strict | IssuerKind::Snowflake(_) => {}
         }
         fits
+    }
+
+    /// Notes that the sequence needs another issuer by now.
+    pub(crate) fn outdate(&self) {
+        self.is_outdated.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the sequence needs another issuer by now.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Acquire)
     }
 
     /// Notes that all numbers reserved before this version of the definition must be given back.
     pub(crate) fn note_forbidden(&self, version: i64) {
         let mut memory = self.memory.lock();
+        memory.forget_read();
         memory.must_reload = true;
         memory.reload_version = memory.reload_version.max(version);
     }
@@ -441,6 +457,14 @@ impl Issuer {
         self.update_printer(&mut memory);
     }
 
+    /// Notes what the store answered to the question whether the sequence lives.
+    pub(crate) fn note_looked(&self, known: Resolved) {
+        let mut memory = self.memory.lock();
+        memory.note_read(known, None);
+        memory.used_at = Instant::now();
+        self.update_printer(&mut memory);
+    }
+
     /// Samples the rate. Returns how many numbers were issued since the previous sample.
     pub(crate) fn sample(&self, now: Instant) -> Sampled {
         let n_issued = self.n_issued();
@@ -471,6 +495,11 @@ impl Issuer {
     /// Returns for how long the name was not used, as of the last sample.
     pub(crate) fn idle_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.memory.lock().used_at)
+    }
+
+    /// Returns whether a number was reserved, or a worker id was leased.
+    pub(crate) fn is_used(&self) -> bool {
+        self.memory.lock().is_used
     }
 
     /// Returns whether the store has ever returned the counter.

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::Arc,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use odometer_core::{
@@ -12,10 +12,12 @@ use odometer_core::{
     sizing::{Rates, SizeReason},
 };
 use odometer_process::faults::{self, Fault};
-use odometer_store::{Changed, JournalRow, Reserved, Resolved, Source};
+use odometer_store::{Changed, JournalRow, Reserved, Resolved, SeenCounter, Source};
 
 use crate::description::BlockState;
 
+/// Bounds the age of an answer of the store that counts as fresh.
+const FRESH: Duration = Duration::from_secs(1);
 /// Lies below every version of a definition.
 const NO_VERSION: i64 = -1;
 
@@ -26,8 +28,10 @@ pub(crate) struct IssuerState {
     pub(crate) definition: Arc<Definition>,
     /// Definition and counter as last seen in the store; `None` before the counter was read.
     pub(crate) known: Option<Resolved>,
-    /// Whether no reservation was asked for since the counter was read or loaded.
-    is_first: bool,
+    /// When the counter was read, if nothing was heard since that may have changed it.
+    read_at: Option<Instant>,
+    /// Whether a reservation was made, or a worker id was leased.
+    pub(crate) is_used: bool,
     /// Whether the rate that is stored with the counter was taken over.
     has_rate: bool,
     /// The floor: no number below the floor is issued.
@@ -84,7 +88,8 @@ impl IssuerState {
         Self {
             definition,
             known: None,
-            is_first: true,
+            read_at: None,
+            is_used: false,
             has_rate: false,
             floor: 0,
             is_retired: false,
@@ -106,10 +111,31 @@ impl IssuerState {
         }
     }
 
-    /// Returns whether the next reservation is the first one. A counter that was never read counts
-    /// as new until it is read.
-    pub(crate) fn take_is_first(&mut self) -> bool {
-        std::mem::take(&mut self.is_first) || self.known.is_none()
+    /// Returns whether the counter was read just now, once for each time that it was read.
+    pub(crate) fn take_is_fresh(&mut self) -> bool {
+        let read_at = self.read_at.take();
+        read_at.is_some_and(|at| at.elapsed() < FRESH)
+    }
+
+    /// Notes that the counter was read by itself, not by a reservation.
+    pub(crate) fn note_read(&mut self, known: Resolved, rate: Option<f64>) {
+        self.know(known, rate);
+        self.read_at = Some(Instant::now());
+    }
+
+    /// Returns the counter as this process last saw it. A counter is never below its floor. If the
+    /// store has a counter below its floor, the store went back.
+    pub(crate) fn last_seen(&self) -> Option<SeenCounter> {
+        let seen = self.known.as_ref()?.seen;
+        Some(SeenCounter {
+            next_value: seen.next_value.max(self.floor),
+            ..seen
+        })
+    }
+
+    /// Forgets that the counter was read just now, because it may have changed since.
+    pub(crate) fn forget_read(&mut self) {
+        self.read_at = None;
     }
 
     /// Notes everything that a reservation brought, but does not add the numbers to memory.
@@ -179,6 +205,7 @@ impl IssuerState {
     /// Notes a change, even if a later change is known already. From then on its floor holds.
     /// Returns false if the sequence needs another issuer by now.
     pub(crate) fn note_changed(&mut self, changed: &Changed, floor: i64) -> bool {
+        self.forget_read();
         let changed_to = changed.definition.as_ref();
         let fits = changed_to.is_none_or(|it| it.has_same_issuer(&self.definition));
         self.floor = self.floor.max(floor);
@@ -213,6 +240,7 @@ impl IssuerState {
         if !holds_any && !self.known.as_ref().is_none_or(lives_there) {
             return false;
         }
+        self.forget_read();
         self.must_reload |= holds_any;
         self.is_retired = false;
         self.life_version = NO_VERSION;

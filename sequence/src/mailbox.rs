@@ -124,6 +124,12 @@ impl SequenceActor {
     }
 
     fn unload(&mut self, context: &mut Context<Self>) {
+        if self.issuer.is_outdated() {
+            if self.state != ActorState::Draining {
+                self.give_way(context);
+            }
+            return;
+        }
         let store = self.issuer.store();
         let store_answers = self.shared.store.contact_of(&store) == Contact::Up;
         if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
@@ -137,10 +143,11 @@ impl SequenceActor {
         let store = self.issuer.store();
         self.state = ActorState::Draining;
         self.is_unloading = true;
-        // A caller that finds the issuer from here on must look the name up again.
-        *self.issuer.actor.lock() = ActorLink::Gone;
+        // Memory is closed before the issuer is gone: a change that finds it gone is answered.
         let n_returned = self.give_back();
         self.close_snowflake();
+        // A caller that finds the issuer from here on must look the name up again.
+        *self.issuer.actor.lock() = ActorLink::Gone;
         let returning = self.returned();
         let shared = Arc::clone(&self.shared);
         // The returned numbers must be in the store before the name is loaded again. Otherwise its

@@ -23,8 +23,9 @@ impl Shared {
         let mut shortest_runway_seconds = f64::INFINITY;
         for issuer in self.all_issuers() {
             let state = self.publish_issuer(&issuer);
-            // The numbers of a period that is over, or has not begun, are of no use now.
-            if issuer.is_over() || issuer.is_ahead() {
+            // The numbers of a period that is over, or has not begun, are of no use now. The counter
+            // of a sequence with periods issues nothing.
+            if issuer.is_over() || issuer.is_ahead() || issuer.periods().is_some() {
                 continue;
             }
             // Another gauge says how long time-ordered sequences can go on.
@@ -87,7 +88,7 @@ impl Shared {
     pub(crate) fn publish_issuer(&self, issuer: &Issuer) -> CounterStatus {
         let state = issuer.state();
         // A name that was never reserved from must not take the label of a name that was.
-        if !issuer.is_known() {
+        if !issuer.is_used() || issuer.periods().is_some() {
             return state;
         }
         let metrics = self.metrics.sequence(issuer.key.sequence.as_str());

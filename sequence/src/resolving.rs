@@ -67,26 +67,23 @@ impl Shared {
         if let Some(issuer) = self.known(name) {
             return Ok(issuer);
         }
-        self.admit_name()?;
         let target = self.aliases.pin().get(name).cloned();
         let name = target.as_ref().unwrap_or(name);
-        match self.ask_once(name, None).await {
+        match self.ask_once(name, None)?.await {
             Err(SequenceError::NotFound { .. }) => {}
             answer => return answer,
-        }
-        if self.share(name) {
-            return Err(SequenceError::Elsewhere);
         }
         let Some(template) = self.settings.templates.created_with(name) else {
             return Err(SequenceError::NotFound { name: name.clone() });
         };
         check_period(name, &template, period)?;
-        self.ask_once(name, Some(template)).await
+        self.ask_once(name, Some(template))?.await
     }
 
-    /// Checks that one more name may be in memory.
-    fn admit_name(&self) -> Result<(), SequenceError> {
-        if self.n_live.load(Ordering::Relaxed) >= self.settings.live_sequences {
+    /// Checks that one more name may be in memory, besides those that the store is asked about.
+    fn admit_name(&self, n_asked: usize) -> Result<(), SequenceError> {
+        let n_live = self.n_live.load(Ordering::Relaxed);
+        if n_live.saturating_add(n_asked) >= self.settings.live_sequences {
             return Err(SequenceError::Overloaded {
                 what: "limits.live_sequences",
             });
@@ -100,12 +97,13 @@ impl Shared {
         self: &Arc<Self>,
         name: &SequenceName,
         template: Option<Arc<Definition>>,
-    ) -> Answer {
+    ) -> Result<Answer, SequenceError> {
         let asked = (name.clone(), template.is_some());
         let mut questions = self.questions.0.lock();
         if let Some(question) = questions.get(&asked) {
-            return question.answer.clone();
+            return Ok(question.answer.clone());
         }
+        self.admit_name(questions.len())?;
         let (shared, asked_for) = (Arc::clone(self), asked.clone());
         let asking = async move { shared.ask_until_steady(asked_for, template).await };
         let answer = asking.in_current_span().boxed().shared();
@@ -117,7 +115,7 @@ impl Shared {
         drop(questions);
         // Nobody needs the handle: the callers hear the answer by themselves.
         let _running = self.store.finish(answer.clone());
-        answer
+        Ok(answer)
     }
 
     async fn ask_until_steady(
@@ -144,11 +142,22 @@ impl Shared {
         // them.
         let mut questions = self.questions.0.lock();
         let question = questions.get_mut(asked)?;
-        if std::mem::take(&mut question.is_stale) && found.is_ok() {
+        let is_told = matches!(
+            found,
+            Ok(_) | Err(SequenceError::NotFound { .. } | SequenceError::Retired { .. })
+        );
+        if std::mem::take(&mut question.is_stale) && is_told {
             return None;
         }
         questions.remove(asked);
-        Some(found.and_then(|found| self.admit(&asked.0, found)))
+        let (name, creates) = asked;
+        Some(match found {
+            Ok(found) => self.admit(name, found),
+            Err(SequenceError::NotFound { .. }) if !creates && self.share(name) => {
+                Err(SequenceError::Elsewhere)
+            }
+            Err(error) => Err(error),
+        })
     }
 
     fn admit(
@@ -156,7 +165,7 @@ impl Shared {
         name: &SequenceName,
         mut found: ReadCounter,
     ) -> Result<Arc<Issuer>, SequenceError> {
-        self.admit_name()?;
+        self.admit_name(0)?;
         // Most sequences are created from a template, so they share one copy of the definition.
         let template = self.settings.templates.created_with(name);
         if let Some(template) = template.filter(|template| **template == *found.known.definition) {
@@ -205,6 +214,8 @@ impl Shared {
                 question.is_stale = true;
             }
         }
+        // A name with a sequence of its own does not share the numbers of another sequence.
+        self.aliases.pin().remove(name);
         self.issuers.pin().get(name).cloned()
     }
 

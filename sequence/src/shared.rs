@@ -324,7 +324,12 @@ impl Shared {
         };
         periods.close();
         *head.actor.lock() = ActorLink::Gone;
-        self.send_away(periods.period_issuers());
+        let period_issuers = periods.period_issuers();
+        for issuer in &period_issuers {
+            // They leave even if work is under way: nobody finds them from now on.
+            issuer.outdate();
+        }
+        self.send_away(period_issuers);
         self.forget(head);
     }
 

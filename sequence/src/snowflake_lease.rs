@@ -47,16 +47,12 @@ const TARGET: &str = "odometer::sequence::leasing";
 pub(crate) const RENEWAL_PAUSE: Duration = Duration::from_millis(100);
 /// Bounds how long a refusal is given to other callers without asking the store again.
 const REFUSAL_TTL: Duration = Duration::from_millis(250);
-/// Bounds the age of the store's answer that the sequence lives.
-const LOOK_TTL: Duration = Duration::from_secs(1);
 /// A reason for a refusal is logged again only if it did not occur for this long.
 const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 
 /// What an actor remembers between two steps of a lease.
 #[derive(Default)]
 pub(crate) struct Leasing {
-    /// When the store last answered that the sequence lives. The answer serves for one lease.
-    looked_at: Option<Instant>,
     /// Why the last lease was refused, and until when other callers get the same refusal.
     refused: Option<(Instant, SequenceError)>,
     /// When the clock is read again, with the timer for that.
@@ -237,7 +233,8 @@ impl SequenceActor {
         self.state = ActorState::Reserving;
         let (shared, name) = (Arc::clone(&self.shared), self.issuer.key.sequence.clone());
         let call = self.call_of(&PendingWork::Look);
-        let looking = async move { shared.store.resolve(&name, None).await };
+        let last_seen = self.issuer.memory.lock().last_seen();
+        let looking = async move { shared.store.resolve(&name, last_seen).await };
         let looking = looking.instrument(call.clone());
         context.spawn(
             looking
@@ -258,8 +255,7 @@ impl SequenceActor {
                     .definition
                     .has_same_issuer(&self.issuer.definition()) =>
             {
-                self.issuer.note_known(found.known, None);
-                self.leasing.looked_at = Some(Instant::now());
+                self.issuer.note_looked(found.known);
                 self.enforce();
             }
             Ok(_) | Err(StoreError::NotFound | StoreError::Elsewhere(_)) if !is_leaving => {
@@ -287,15 +283,8 @@ impl SequenceActor {
 
     /// Returns whether the store has just answered that the sequence lives. The answer serves for
     /// one lease.
-    fn has_looked(&mut self) -> bool {
-        let mut memory = self.issuer.memory.lock();
-        // The issuer was made of such an answer.
-        if memory.take_is_first() && memory.used_at.elapsed() < LOOK_TTL {
-            return true;
-        }
-        drop(memory);
-        let looked_at = self.leasing.looked_at.take();
-        looked_at.is_some_and(|at| at.elapsed() < LOOK_TTL)
+    fn has_looked(&self) -> bool {
+        self.issuer.memory.lock().take_is_fresh()
     }
 
     fn lease(
@@ -357,8 +346,9 @@ impl SequenceActor {
     ) {
         self.reset_backoff();
         self.forget_refusal();
-        let is_unwanted =
-            self.state == ActorState::Draining || self.issuer.memory.lock().is_retired();
+        let is_unwanted = self.state == ActorState::Draining
+            || self.issuer.is_outdated()
+            || self.issuer.memory.lock().is_retired();
         if is_unwanted {
             let (key, from_ms) = (lease.key, lease.from_ms);
             self.return_id(Unused { key, from_ms });
@@ -369,12 +359,15 @@ impl SequenceActor {
         }
         let worker = lease.key.worker;
         match snowflake.open(lease, hold) {
-            Ok(()) => tracing::debug!(
-                target: TARGET,
-                sequence = self.issuer.key.sequence.as_str(),
-                worker,
-                "a worker id was leased"
-            ),
+            Ok(()) => {
+                self.issuer.memory.lock().is_used = true;
+                tracing::debug!(
+                    target: TARGET,
+                    sequence = self.issuer.key.sequence.as_str(),
+                    worker,
+                    "a worker id was leased"
+                );
+            }
             Err((refused, unused)) => {
                 self.return_id(unused);
                 let told = self.not_opened(snowflake.layout(), refused);

@@ -68,13 +68,19 @@ async fn load(shared: &Arc<Shared>) -> usize {
     };
     let n_counters = counters.len();
     stream::iter(counters)
-        .for_each_concurrent(N_LOADED, |key| load_one(shared, key))
+        .for_each_concurrent(N_LOADED, |key| {
+            // In a task of its own, which goes on if readiness waits no longer.
+            let loading = actix::spawn(load_one(Arc::clone(shared), key));
+            async move {
+                let _ended = loading.await;
+            }
+        })
         .await;
     n_counters
 }
 
-async fn load_one(shared: &Arc<Shared>, key: CounterKey) {
-    let Some(issuer) = issuer(shared, key).await else {
+async fn load_one(shared: Arc<Shared>, key: CounterKey) {
+    let Some(issuer) = issuer(&shared, key).await else {
         return;
     };
     let (done, waiting) = oneshot::channel();

@@ -5,7 +5,7 @@
 //! leaves all sequences as they are. Each sequence is changed only if it is still as it was when it
 //! was checked.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
 use odometer_core::definition::{Definition, DefinitionError};
 use odometer_process::{
@@ -196,14 +196,26 @@ async fn plan(
 ) -> Result<Vec<Result<Altered, StoreError>>, CommandFailure> {
     let mut planned = Vec::with_capacity(wanted.len());
     let mut progress = Progress::new("Checked", wanted.len(), how);
-    let mut n_created = 0;
+    // The limit of sequences holds for each store.
+    let mut n_created: HashMap<String, u64> = HashMap::new();
     for wanted in wanted {
-        let change = ChangeRequest {
-            n_created,
-            ..define(config, wanted, true, Condition::None)
-        };
+        let mut change = define(config, wanted, true, Condition::None);
+        if let Act::Define {
+            change: wanted,
+            template,
+            ..
+        } = &change.act
+        {
+            let store = wanted.store.as_ref().unwrap_or(&template.store);
+            change.n_created = n_created.get(store).copied().unwrap_or(0);
+        }
         let outcome = alter(stores, change).await?;
-        n_created += u64::from(outcome.as_ref().is_ok_and(|it| it.before.is_none()));
+        if let Ok(planned) = &outcome
+            && planned.before.is_none()
+        {
+            let store = planned.after.definition.store.clone();
+            *n_created.entry(store).or_default() += 1;
+        }
         planned.push(outcome);
         progress.one_more();
     }
@@ -243,7 +255,18 @@ async fn carry_out(
         };
         let change = define(config, wanted, false, condition);
         let act = change.act.clone();
-        match alter(stores, change).await? {
+        let stopped = || {
+            format!(
+                "{} stopped it; the definitions before it in the file are made so, those after it \
+                 are not: do it again",
+                wanted.name
+            )
+        };
+        let outcome = alter(stores, change).await;
+        if outcome.is_err() {
+            tell(stopped());
+        }
+        match outcome? {
             Ok(altered) => {
                 audit::note(&author, &wanted.name, &act, &altered);
                 if !quiet {
@@ -255,11 +278,7 @@ async fn carry_out(
                     audit::note_uncertain(&author, &wanted.name, &act);
                 }
                 tell(refusal(wanted, &error));
-                return Err(CommandFailure::other(format!(
-                    "{} stopped it; the definitions before it in the file are made so, those \
-                     after it are not: do it again",
-                    wanted.name
-                )));
+                return Err(CommandFailure::other(stopped()));
             }
         }
     }
@@ -276,6 +295,8 @@ async fn alter(
     change: ChangeRequest,
 ) -> Result<Result<Altered, StoreError>, CommandFailure> {
     let name = change.name.clone();
+    // Only failures of this change are told.
+    let _earlier = stores.take_last_failure();
     let outcome = stores.alter(change).await;
     let has_failed = matches!(
         outcome,
@@ -284,7 +305,7 @@ async fn alter(
             | StoreError::Deadline
             | StoreError::Incomplete { .. })
     );
-    match stores.last_failure().filter(|_| has_failed) {
+    match stores.take_last_failure().filter(|_| has_failed) {
         Some(cause) => Err(CommandFailure::other(format!(
             "the database failed at `{name}`: {cause}"
         ))),

@@ -127,10 +127,14 @@ impl Database {
         let (identity, settings) = (settings.identity, settings.bounds);
         let (holder, metrics) = (Arc::clone(&process.holder), Arc::clone(&process.metrics));
         let counted = metrics.database(&identity.label.store, identity.source.database);
+        let is_serving = process.open_for == OpenFor::Serving;
+        // A command waits longer than the server lets a statement run, so that the server reports
+        // the timeout itself.
+        let longer = Duration::from_secs(if is_serving { 0 } else { 2 });
         let connecting = Connection::new(
             runtime()?,
             pool_for(process.open_for, target, &settings.statement),
-            settings.statement.timeout,
+            settings.statement.timeout + longer,
             counted.connections.clone(),
             identity.label.clone(),
         );
@@ -138,7 +142,6 @@ impl Database {
             .await
             .map_err(|error| fitness_of(&error.into()))?;
         let connection = Arc::new(connection);
-        let is_serving = process.open_for == OpenFor::Serving;
         let (store, went_back) = (Arc::clone(&identity.label.store), counted.went_back.clone());
         let heartbeat = if is_serving {
             Heartbeat::new(Arc::clone(&holder), store, went_back)
@@ -281,8 +284,8 @@ impl Database {
         let _up = health.wait_for(|health| *health == Health::Up).await;
     }
 
-    pub(crate) fn last_failure(&self) -> Option<String> {
-        let (identity, cause) = (&self.identity, self.connection.last_failure()?);
+    pub(crate) fn take_last_failure(&self) -> Option<String> {
+        let (identity, cause) = (&self.identity, self.connection.take_last_failure()?);
         Some(match identity.is_only {
             true => cause,
             false => format!("{identity}: {cause}"),

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use odometer_database::{
     connection::{Connection, Health},
     failure::StatementFailure,
@@ -55,7 +55,7 @@ impl Chore for LeaseChore {
     }
 }
 
-/// Starts the chores of a database, in one task.
+/// Starts the chores of a database.
 pub(crate) fn start(database: &Arc<Database>) {
     let of_leases = |between, work| {
         let chore = LeaseChore {
@@ -77,7 +77,10 @@ pub(crate) fn start(database: &Arc<Database>) {
             Box::pin(async move { database.show_fullness().await })
         }),
     ];
-    database.tasks().spawn(join_all(chores));
+    // Each chore has a task of its own: a panic of one does not end the others.
+    for chore in chores {
+        database.tasks().spawn(chore);
+    }
 }
 
 /// Repeats a chore without end. At most `first` is waited before the first turn, and while the

@@ -46,8 +46,33 @@ impl Store {
             return Reservation::reading(only, name, last_seen).look().await;
         }
         let until = Instant::now() + self.bounds.deadline;
-        let agreed = self.agree(name, None, until).await?;
+        let agreed = match self.agreements.get(name) {
+            Some(known) => self.newest_agreed(name, &known, until).await?,
+            None => None,
+        };
+        let agreed = match agreed {
+            Some(agreed) => agreed,
+            None => self.agree(name, None, until).await?,
+        };
         Ok(self.resolved(name, &agreed))
+    }
+
+    /// Returns the newest state of a name that was agreed on before, as the members that answer
+    /// have it. Returns `None` if none of them has it as it was agreed on.
+    ///
+    /// # Errors
+    /// `Retired`.
+    async fn newest_agreed(
+        &self,
+        name: &SequenceName,
+        known: &Agreed,
+        until: Instant,
+    ) -> Result<Option<Agreed>, StoreError> {
+        let answers = self.ask_all(name, until).await;
+        match answers.newest_like(known) {
+            Some(newest) => self.live(name, newest).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Creates a sequence, and returns what was written. If the name exists already, this reads it.

@@ -317,11 +317,13 @@ impl Stores {
         index.map_or_else(|| self.contact(), |index| self.at(index).contact())
     }
 
-    /// Returns the cause of a statement that failed, in a sentence. If there are several databases,
-    /// the sentence names the database. `None` if no statement failed.
-    pub fn last_failure(&self) -> Option<String> {
-        let mut databases = self.all().flat_map(|store| store.databases());
-        databases.find_map(|database| database.last_failure())
+    /// Returns the cause of a statement that failed, in a sentence, and forgets all causes. If there
+    /// are several databases, the sentence names the database. `None` if no statement failed since
+    /// the last call.
+    pub fn take_last_failure(&self) -> Option<String> {
+        let databases = self.all().flat_map(|store| store.databases());
+        let failures: Vec<_> = databases.map(|it| it.take_last_failure()).collect();
+        failures.into_iter().flatten().next()
     }
 
     /// Changes a sequence: its definition, a floor, its state, or the state of one of its periods.

@@ -330,6 +330,7 @@ async fn reserve_on(
         key: key.clone(),
         counted_by: Some(counted_by),
         last_seen: known.as_ref().map(|known| known.seen),
+        is_fresh: false,
         is_first: known.is_none(),
         known,
         want: Want::Exactly(count),

@@ -110,6 +110,7 @@ impl<'a> Reservation<'a> {
             key: CounterKey::whole(name.clone()),
             counted_by: None,
             known: None,
+            is_fresh: false,
             is_first: true,
             last_seen,
             want: Want::Exactly(0),
@@ -251,7 +252,7 @@ impl<'a> Reservation<'a> {
     /// Returns whether the counter is only remembered: it was read neither for this reservation nor
     /// just before it.
     pub(crate) fn is_only_remembered(&self) -> bool {
-        self.stored_rate.is_none() && !self.request.is_first
+        self.stored_rate.is_none() && !self.request.is_fresh
     }
 
     /// Reads the definition and the counter. Creates the counter if the period has none.

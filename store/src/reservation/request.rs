@@ -34,8 +34,11 @@ pub struct ReserveRequest {
     pub counted_by: Option<Arc<Definition>>,
     /// What this process knows of the counter; `None` if it was not read yet.
     pub known: Option<Resolved>,
-    /// Whether this is the first reservation since the counter was read or loaded. Then `known` is
-    /// as good as if it were read now, and the rate that is stored with the counter is not written.
+    /// Whether `known` was read just now, so that it need not be read again before a refusal or an
+    /// adoption.
+    pub is_fresh: bool,
+    /// Whether no reservation was made since the counter came into memory. Then the rate that is
+    /// stored with the counter is not written.
     pub is_first: bool,
     /// The counter as this process last saw it, even before an unload. The counter never falls
     /// below this.

@@ -78,6 +78,16 @@ pub(crate) struct Answers {
     pub(crate) went_back: bool,
 }
 
+impl Answers {
+    /// Returns the newest entry of a sequence that was agreed on, unless it is older than that.
+    pub(crate) fn newest_like(&self, known: &Agreed) -> Option<&MemberEntry> {
+        let alike = self.found.iter();
+        let alike = alike.filter(|found| known.is_like(&found.definition));
+        let newest = alike.max_by_key(|found| found.version())?;
+        (newest.version() >= known.version).then_some(newest)
+    }
+}
+
 /// What follows from the answers.
 #[derive(Debug)]
 pub(crate) enum MajorityAnswer {

@@ -406,12 +406,7 @@ impl Store {
     ) -> Result<Agreed, StoreError> {
         let answers = self.ask_all(name, until).await;
         let known = self.agreements.get(name).unwrap_or_else(|| agreed.clone());
-        let newest = answers
-            .found
-            .iter()
-            .filter(|found| known.is_like(&found.definition))
-            .max_by_key(|found| found.version());
-        let Some(newest) = newest.filter(|newest| newest.version() >= known.version) else {
+        let Some(newest) = answers.newest_like(&known) else {
             // The members that have the newest change are away. That change may be more than its
             // definition, and only they know the rest.
             return Err(StoreError::Behind);

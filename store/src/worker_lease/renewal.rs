@@ -136,8 +136,12 @@ impl Database {
     ) -> Result<(), LeaseAttemptError> {
         let (until, unused_from_ms) = (call.until, call.unused_from_ms);
         let guard = self.guard()?;
+        // After a conflict, what is remembered may be the renewal that this call met. Its caller may
+        // use the time that is called unused here, so only a look tells how much time is free.
+        let has_met = n_conflicts > 0 || call.is_otherwise.load(Ordering::Relaxed);
         let remembered = self.remembered_lease(call.key, guard.n_recoveries());
-        if let Some(row) = remembered.filter(|row| is_in(row, unused_from_ms)) {
+        let remembered = remembered.filter(|row| !has_met && is_in(row, unused_from_ms));
+        if let Some(row) = remembered {
             match self.end(row, unused_from_ms, guard, until).await {
                 Err(LeaseAttemptError::Conflict) => {
                     call.is_otherwise.store(true, Ordering::Relaxed);

@@ -107,7 +107,7 @@ async fn a_command_defines_what_a_replica_then_counts(backend: Backend) {
     let stores = stores.expect("it is there");
     let again = stores.alter(define("orders", None, true, 0)).await;
     assert!(again.expect("it is so already").before.is_some());
-    assert!(stores.last_failure().is_none());
+    assert!(stores.take_last_failure().is_none());
     stores.close(LIMIT).await;
     stage.start().await;
     let block = stage.reserve(10, None).await.expect("a block").block;

@@ -19,6 +19,7 @@ mod lease;
 mod recover;
 mod reserve;
 mod stage;
+mod statements;
 
 use odometer_tests::{
     for_each_backend_in_process as for_each_backend, for_each_server_in_process as for_each_server,

@@ -11,10 +11,11 @@ use odometer_core::{
 use odometer_process::metrics::Metrics;
 use odometer_store::{
     Act, Altered, BlockFate, ChangeRequest, Condition, Contact, Durability, Fallback, OpenFor,
-    Recovered, ReserveRequest, Reserved, Resolved, StatementBounds, StoreError, StoreLimits,
-    StoreSettings, Stores, StoresSettings, Want,
+    Recovered, ReservationProgress, ReserveRequest, Reserved, Resolved, StatementBounds,
+    StoreError, StoreLimits, StoreSettings, Stores, StoresSettings, Want,
 };
 use odometer_tests::{Backend, Proxy, Server, TestDatabase, wait};
+use tracing::Span;
 
 /// How long anything may take that comes by itself, such as the next poll.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -98,6 +99,11 @@ impl Stage {
             self.start().await;
         }
         recovered
+    }
+
+    /// What the sequence of the tests resolves to. It is created if it does not exist.
+    pub(crate) async fn resolve_or_create(&self) -> Result<Resolved, StoreError> {
+        resolve_or_create(self.store()).await
     }
 
     /// Reserves `count` numbers, with what the caller remembers of the counter.
@@ -229,11 +235,12 @@ pub(crate) async fn reserve_by(
         counted_by: Some(Arc::clone(&known.definition)),
         last_seen: Some(known.seen),
         known: Some(known),
+        is_fresh: is_first,
         is_first,
         want: Want::Exactly(count),
         adopt_from,
         urgency: Arc::default(),
-        progress: Arc::default(),
+        progress: Arc::new(ReservationProgress::of(Span::current())),
     };
     let outcome = store.reserve(request).await;
     let block = outcome.expect("a reservation is answered")?;
