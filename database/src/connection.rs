@@ -23,7 +23,6 @@ use odometer_process::{
 use parking_lot::Mutex;
 use sea_orm::DbErr;
 use tokio::{
-    runtime::Runtime,
     sync::{Notify, OwnedSemaphorePermit, watch},
     task::{JoinError, JoinHandle},
     time::{sleep, timeout, timeout_at},
@@ -34,7 +33,7 @@ use crate::{
     complaint::Complaint,
     failure::{Cause, StatementFailure},
     label::DatabaseLabel,
-    pool::ConnectionPool,
+    pool::{ConnectionPool, OwnRuntime},
     route::RouteOptions,
     session::DatabaseConnection,
     tasks::Tasks,
@@ -72,7 +71,7 @@ type Statement = BoxFuture<'static, Result<(), DbErr>>;
 type StatementTask = JoinHandle<Result<(), DbErr>>;
 
 pub struct Connection {
-    runtime: Mutex<Option<Runtime>>,
+    runtime: Mutex<Option<OwnRuntime>>,
     tasks: Tasks,
     options: RouteOptions,
     pool: Mutex<ConnectionPool>,
@@ -95,26 +94,20 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Makes a pool that connects when it is first used.
+    /// Makes a runtime, which outlives the threads that serve connections, and a pool that connects
+    /// when it is first used.
     ///
     /// # Errors
-    /// The driver cannot read the options.
+    /// The driver cannot read the options, or the runtime cannot be started.
     pub async fn new(
-        runtime: Runtime,
         options: RouteOptions,
         statement_timeout: Duration,
         counted: ConnectionMetrics,
         label: DatabaseLabel,
     ) -> Result<Self, DbErr> {
-        let tasks = Tasks::new(runtime.handle().clone());
-        let pool = match ConnectionPool::open(&options, 0).await {
-            Ok(pool) => pool,
-            Err(error) => {
-                // The end of the runtime must not be waited for here.
-                runtime.shutdown_background();
-                return Err(error);
-            }
-        };
+        let runtime = OwnRuntime::start("odometer-store")?;
+        let tasks = Tasks::new(runtime.handle()?.clone());
+        let pool = ConnectionPool::open(&options, 0).await?;
         counted.set_max(pool.permits.available_permits());
         Ok(Self {
             runtime: Mutex::new(Some(runtime)),
@@ -400,17 +393,6 @@ impl Connection {
         if timeout(timeout_left, closing).await.is_err() {
             tracing::warn!(target: TARGET, "statements were still in flight when the pool was closed");
         }
-        let runtime = self.runtime.lock().take();
-        if let Some(runtime) = runtime {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.lock().take() {
-            runtime.shutdown_background();
-        }
+        drop(self.runtime.lock().take());
     }
 }

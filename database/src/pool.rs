@@ -23,6 +23,8 @@ const MAX_THREADS: usize = 2;
 /// Bounds how long the connections of a new pool may be on their way, even if `pool.acquire` is
 /// longer.
 const LONGEST_CONNECTING: Duration = Duration::from_secs(10);
+/// Names the threads of a pool.
+const THREAD_NAME: &str = "odometer-pool";
 /// Bounds the time for closing a connection that was used once.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -35,28 +37,33 @@ pub struct ConnectionPool {
     /// One permit for each connection, handed out in the order of asking. So the wait for a permit
     /// is never taken for a database that is away.
     pub permits: Arc<Semaphore>,
-    pub runtime: Arc<PoolRuntime>,
+    pub runtime: Arc<OwnRuntime>,
     /// Until this time, a statement may be silent because its connection is being made.
     pub connects_until: Instant,
 }
 
-/// The runtime of one pool. All that belongs to the pool runs here, even what the driver does on
-/// its own when it takes a connection back. When the runtime ends, every connection ends, also a
-/// silent one.
-pub struct PoolRuntime(Option<Runtime>);
+/// A runtime of one pool, or of one database. It ends when it is dropped, and is not waited for.
+///
+/// All that belongs to a pool runs in the pool's runtime, even what the driver does on its own when
+/// it takes a connection back. When the runtime ends, every connection ends, also a silent one.
+pub struct OwnRuntime(Option<Runtime>);
 
 /// Returns how many threads do the work of a pool or of a store. More threads than cores would only
 /// hand the work to each other.
-pub fn n_threads() -> usize {
+fn n_threads() -> usize {
     let n_cores = thread::available_parallelism().map_or(1, NonZero::get);
     n_cores.min(MAX_THREADS)
 }
 
-impl PoolRuntime {
-    fn start() -> Result<Self, DbErr> {
+impl OwnRuntime {
+    /// Starts a runtime whose threads have this name.
+    ///
+    /// # Errors
+    /// The threads cannot be started.
+    pub(crate) fn start(thread_name: &str) -> Result<Self, DbErr> {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(n_threads())
-            .thread_name("odometer-pool")
+            .thread_name(thread_name)
             .enable_all()
             .build()
             .map(|runtime| Self(Some(runtime)))
@@ -69,7 +76,7 @@ impl PoolRuntime {
     }
 }
 
-impl Drop for PoolRuntime {
+impl Drop for OwnRuntime {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -85,7 +92,7 @@ impl ConnectionPool {
     pub async fn open(doors: &RouteOptions, generation: u64) -> Result<Self, DbErr> {
         let (options, is_pooled) = doors.current();
         let (options, longest) = (options.clone(), Some(doors.longest));
-        let runtime = PoolRuntime::start()?;
+        let runtime = OwnRuntime::start(THREAD_NAME)?;
         let opened_by = options.clone();
         let connecting = runtime.handle()?.spawn(async move {
             Box::pin(DatabaseConnection::open(opened_by, is_pooled, longest)).await
@@ -100,7 +107,7 @@ impl ConnectionPool {
     /// anything.
     pub fn open_at_once(doors: &RouteOptions, generation: u64) -> Result<Self, DbErr> {
         let (options, is_pooled) = doors.current();
-        let runtime = PoolRuntime::start()?;
+        let runtime = OwnRuntime::start(THREAD_NAME)?;
         let inside = runtime.handle()?.enter();
         let longest = Some(doors.longest);
         let connecting = Box::pin(DatabaseConnection::open(
@@ -119,7 +126,7 @@ impl ConnectionPool {
         is_pooled: bool,
         options: &ConnectOptions,
         generation: u64,
-        runtime: PoolRuntime,
+        runtime: OwnRuntime,
     ) -> Self {
         let n_connections = options.get_max_connections().unwrap_or(1);
         let n_permits = usize::try_from(n_connections).unwrap_or(usize::MAX >> 4);

@@ -14,7 +14,7 @@ use odometer_database::{
     file_lock::FileLock,
     fitness::{DatabaseFitness, fitness_of},
     monitor::Monitor,
-    pool, probe,
+    probe,
     route::RouteOptions,
     settings::StatementBounds,
     start_error::StartError,
@@ -25,10 +25,7 @@ use odometer_process::{
     faults::{self, Fault},
     metrics::{DatabaseMetrics, Metrics},
 };
-use tokio::{
-    runtime::Runtime,
-    sync::{Semaphore, mpsc, watch},
-};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::{
     change::refresh::Refresher,
@@ -103,11 +100,9 @@ impl Database {
         tell: mpsc::Sender<News>,
     ) -> Result<Arc<Self>, StartError> {
         let label = settings.identity.label.clone();
-        let (target, lock) = Target::parse(&settings.url)
-            .and_then(|target| reserve_file(target, process.open_for))
-            .map_err(|error| error.of(&label))?;
-        let connecting = Self::connect(settings, process, &target, lock).await;
-        let database = Arc::new(connecting.map_err(|error| error.of(&label))?);
+        let connected = Self::connect(settings, process).await;
+        let (database, target) = connected.map_err(|error| error.of(&label))?;
+        let database = Arc::new(database);
         match process.open_for {
             OpenFor::Serving => database.serve(target, process, tell).await?,
             OpenFor::Command | OpenFor::DryRun => {
@@ -118,12 +113,12 @@ impl Database {
         Ok(database)
     }
 
+    /// Prepares the connection, and all that this process has of the database.
     async fn connect(
         settings: DatabaseSettings,
         process: &Process,
-        target: &Target,
-        lock: Option<FileLock>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<(Self, Target), StartError> {
+        let (target, lock) = reserve_file(Target::parse(&settings.url)?, process.open_for)?;
         let (identity, settings) = (settings.identity, settings.bounds);
         let (holder, metrics) = (Arc::clone(&process.holder), Arc::clone(&process.metrics));
         let counted = metrics.database(&identity.label.store, identity.source.database);
@@ -132,8 +127,7 @@ impl Database {
         // the timeout itself.
         let longer = Duration::from_secs(if is_serving { 0 } else { 2 });
         let connecting = Connection::new(
-            runtime()?,
-            pool_for(process.open_for, target, &settings.statement),
+            pool_for(process.open_for, &target, &settings.statement),
             settings.statement.timeout + longer,
             counted.connections.clone(),
             identity.label.clone(),
@@ -159,7 +153,7 @@ impl Database {
         if is_serving {
             connection.tasks().spawn(writing);
         }
-        Ok(Self {
+        let database = Self {
             connection,
             heartbeat,
             journal,
@@ -180,7 +174,8 @@ impl Database {
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
             lock,
-        })
+        };
+        Ok((database, target))
     }
 
     /// Starts the monitor of a replica, and waits a little for the first look.
@@ -393,12 +388,14 @@ fn reserve_file(
         return Ok((target, Some(lock)));
     }
     let is_there = file.exists();
-    let target = if is_there {
-        target
-    } else {
-        Target::in_memory()
-    };
-    Ok((target, None))
+    Ok((
+        if is_there {
+            target
+        } else {
+            Target::in_memory()
+        },
+        None,
+    ))
 }
 
 /// Returns the options of the pool: a command has one connection, and a dry run only looks.
@@ -411,16 +408,6 @@ fn pool_for(open_for: OpenFor, target: &Target, bounds: &StatementBounds) -> Rou
         }),
         OpenFor::DryRun => target.read_only_route_options(bounds),
     }
-}
-
-/// Makes the runtime of one database. It outlives the threads that serve connections.
-fn runtime() -> Result<Runtime, StartError> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(pool::n_threads())
-        .thread_name("odometer-store")
-        .enable_all()
-        .build()
-        .map_err(|error| StartError::Other(error.to_string()))
 }
 
 /// Waits for the first look at the database, at most `FIRST_LOOK`. So the first call is answered if

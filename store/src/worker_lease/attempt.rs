@@ -249,7 +249,8 @@ impl Database {
         }
     }
 
-    /// Checks that the row of an id is not below what this process wrote of it. There may be no row.
+    /// Checks that the row of an id is not below what this process wrote of it. There may be no
+    /// row.
     ///
     /// # Errors
     /// A conflict if the row may have been written since it was read. `WentBack` if it is older.

@@ -49,7 +49,7 @@ pub(crate) async fn look(
 ) -> Result<(PoolSummary, LeaseCandidate), DbErr> {
     let (pool, holder) = (asked.wanted.pool.key(), &asked.wanted.holder);
     let summary = look::read_pool(&database, &asked.guard, &pool, holder).await?;
-    let pool = Pool {
+    let pool = PoolChoice {
         database: &database,
         asked: &asked,
         key: pool,
@@ -60,14 +60,14 @@ pub(crate) async fn look(
 }
 
 /// A pool, and what is asked of it.
-struct Pool<'a> {
+struct PoolChoice<'a> {
     database: &'a DatabaseConnection,
     asked: &'a Question,
     key: String,
     summary: &'a PoolSummary,
 }
 
-impl Pool<'_> {
+impl PoolChoice<'_> {
     async fn choose(&self) -> Result<LeaseCandidate, DbErr> {
         let wanted = &self.asked.wanted;
         if let Some(bits) = self.summary.bits.filter(|bits| *bits != wanted.bits) {

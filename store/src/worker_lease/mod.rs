@@ -24,8 +24,8 @@
 //! holder counts its lease by its own monotonic clock, from before the statement was sent, so the
 //! lease ends for the holder first.
 //!
-//! Each attempt goes the same way: it looks at the row, and then writes on condition that the row is
-//! as it was seen. A row that this process wrote itself is remembered (`row_cache.rs`), and then
+//! Each attempt goes the same way: it looks at the row, and then writes on condition that the row
+//! is as it was seen. A row that this process wrote itself is remembered (`row_cache.rs`), and then
 //! needs no look. If it is not as it was remembered, the attempt looks after all.
 //!
 //! Every statement on an existing row names the row's version, and every statement carries the

@@ -182,8 +182,8 @@ pub(crate) async fn renew(
 }
 
 /// Ends the lease of a row as it was seen. No id was issued with a time at or after
-/// `unused_from_ms`. Returns false if the row is not as it was seen. For example, a renewal may have
-/// come first, and then the time that is called unused may be used.
+/// `unused_from_ms`. Returns false if the row is not as it was seen. For example, a renewal may
+/// have come first, and then the time that is called unused may be used.
 pub(crate) async fn end(
     database: DatabaseConnection,
     seen: worker_lease::Model,
