@@ -454,28 +454,6 @@ impl SequenceActor {
         }
     }
 
-    /// Closes memory, because the sequence needs another issuer by now, or is gone. Leaves memory if
-    /// no work is under way, or else when it ends. Callers look the name up again.
-    pub(crate) fn give_way(&mut self, context: &mut Context<Self>) {
-        self.issuer.outdate();
-        self.refuse_all(&SequenceError::Elsewhere);
-        self.refuse_dedicated(&SequenceError::Elsewhere);
-        self.close_snowflake();
-        self.give_back();
-        if self.in_flight.is_some() {
-            return;
-        }
-        if let Some(head) = self.shared.top_issuer_of(&self.issuer)
-            && self.shared.find(&self.issuer.key).is_some_and(|found| {
-                !Arc::ptr_eq(&found, &head) && Arc::ptr_eq(&found, self.issuer.issuer())
-            })
-        {
-            // The period was chosen by a calendar that the sequence does not have any more.
-            self.shared.dismiss_periods(&head);
-        }
-        self.leave(context);
-    }
-
     /// Puts callers back to the front of their queue.
     fn resume_waiting(&mut self, purpose: Option<PendingWork>) {
         match purpose {
@@ -495,7 +473,7 @@ impl SequenceActor {
         }
     }
 
-    fn refuse_dedicated(&mut self, told: &SequenceError) {
+    pub(crate) fn refuse_dedicated(&mut self, told: &SequenceError) {
         for caller in self.dedicated_queue.take_all() {
             // A caller who gave up needs no answer.
             let _gone = caller.answer.send(Err(told.clone()));

@@ -12,6 +12,7 @@ use crate::{
     actor::{ActorState, SequenceActor, UNLOAD_TIMEOUT},
     command::{Command, ReplySender},
     dedicated::DedicatedRequest,
+    error::SequenceError,
     issuer::ActorLink,
     queue::Waiter,
 };
@@ -134,6 +135,28 @@ impl SequenceActor {
         let store_answers = self.shared.store.contact_of(&store) == Contact::Up;
         if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
             return;
+        }
+        self.leave(context);
+    }
+
+    /// Closes memory, because the sequence needs another issuer by now, or is gone. Leaves memory if
+    /// no work is under way, or else when it ends. Callers look the name up again.
+    pub(crate) fn give_way(&mut self, context: &mut Context<Self>) {
+        self.issuer.outdate();
+        self.refuse_all(&SequenceError::Elsewhere);
+        self.refuse_dedicated(&SequenceError::Elsewhere);
+        self.close_snowflake();
+        self.give_back();
+        if self.in_flight.is_some() {
+            return;
+        }
+        if let Some(head) = self.shared.top_issuer_of(&self.issuer)
+            && self.shared.find(&self.issuer.key).is_some_and(|found| {
+                !Arc::ptr_eq(&found, &head) && Arc::ptr_eq(&found, self.issuer.issuer())
+            })
+        {
+            // The period was chosen by a calendar that the sequence does not have any more.
+            self.shared.dismiss_periods(&head);
         }
         self.leave(context);
     }
