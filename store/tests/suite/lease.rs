@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use odometer_core::name::SequenceName;
 use odometer_store::{LeaseError, LeaseGrant, LeaseWanted, WorkerChoice, WorkerPool};
-use odometer_tests::{Backend, wait};
+use odometer_tests::{Backend, run, wait};
 
 use crate::{
     for_each_backend,
@@ -189,4 +189,41 @@ async fn nothing_is_leased_in_a_database_that_went_back(backend: Backend) {
     let renewed = stage.store().renew_lease(&first.key, Some(TTL)).await;
     let error = renewed.expect_err("it went back");
     assert!(matches!(error, LeaseError::WentBack), "{error:?}");
+}
+
+/// Lets a renewal and an end of one lease meet. SQLite has one connection, so the statements of the
+/// two calls alternate: both look, the renewal is written, and the end meets it.
+#[test]
+fn an_end_that_meets_a_renewal_frees_none_of_its_time() {
+    run(let_an_end_meet_renewals());
+}
+
+async fn let_an_end_meet_renewals() {
+    let mut stage = Stage::new(Backend::Sqlite).await;
+    let mut n_met = 0;
+    for round in 0..6 {
+        let lease = lease(&stage, &format!("holder-{round}")).await;
+        let lease = lease.expect("a lease");
+        let (pool, worker) = (&lease.key.pool, lease.key.worker);
+        // Nothing is remembered of the row, so both calls look at it first.
+        stage.stop().await;
+        stage.start().await;
+        let store = stage.store();
+        let key = store.lease_by_token(STORE, pool.clone(), worker, lease.key.token());
+        let key = key.expect("it is a token");
+        let renewing = store.renew_lease(&key, None);
+        let ending = store.give_back_lease(&key, Some(lease.from_ms));
+        let (renewed, ended) = tokio::join!(renewing, ending);
+        ended.expect("it is given back");
+        // If the end came first, there was nothing to renew.
+        let Ok(renewed) = renewed else { continue };
+        n_met += 1;
+        let row = store.lease_row(STORE, pool, worker).await;
+        let row = row.expect("it can be read").expect("it was leased");
+        assert!(
+            row.until_ms >= renewed.until_ms,
+            "the time of a renewal is free"
+        );
+    }
+    assert!(n_met > 0, "vacuous: no end met a renewal");
 }
