@@ -96,9 +96,7 @@ pub(crate) enum PendingWork {
     Dedicated(Vec<DedicatedRequest>),
     /// Callers of a sequence with strict order, who share one write.
     Group(Vec<Waiter>),
-    /// The question whether a time-ordered sequence lives.
-    Look,
-    /// The lease of a worker id.
+    /// The lease of a worker id, or the question before it, whether the sequence lives.
     Lease,
     /// The renewal of the lease that the actor has.
     Renewal,
@@ -247,7 +245,6 @@ impl SequenceActor {
                 PendingWork::Refill
                 | PendingWork::Dedicated(_)
                 | PendingWork::Group(_)
-                | PendingWork::Look
                 | PendingWork::Lease
                 | PendingWork::Renewal,
                 _,
@@ -269,10 +266,9 @@ impl SequenceActor {
             is_fresh,
             is_first,
             want: match purpose {
-                PendingWork::Refill
-                | PendingWork::Look
-                | PendingWork::Lease
-                | PendingWork::Renewal => Want::Refill(self.issuer.demand(self.queue.waited_for())),
+                PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
+                    Want::Refill(self.issuer.demand(self.queue.waited_for()))
+                }
                 PendingWork::Dedicated(group) => dedicated::want_of(group),
                 PendingWork::Group(group) => self.want_of(group),
             },
@@ -293,7 +289,7 @@ impl SequenceActor {
     /// of need.
     pub(crate) fn call_of(&self, purpose: &PendingWork) -> Span {
         let answer = match purpose {
-            PendingWork::Refill | PendingWork::Look | PendingWork::Lease | PendingWork::Renewal => {
+            PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
                 let waiter = self.queue.first().map(|waiter| &waiter.answer);
                 waiter.or(self.dedicated_queue.first().map(|caller| &caller.answer))
             }
@@ -459,10 +455,7 @@ impl SequenceActor {
         match purpose {
             Some(PendingWork::Group(group)) => self.queue.put_back(group),
             Some(PendingWork::Dedicated(group)) => self.dedicated_queue.put_back(group),
-            Some(
-                PendingWork::Refill | PendingWork::Look | PendingWork::Lease | PendingWork::Renewal,
-            )
-            | None => {}
+            Some(PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal) | None => {}
         }
     }
 

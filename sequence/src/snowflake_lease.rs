@@ -229,10 +229,10 @@ impl SequenceActor {
 
     /// Asks the store whether the sequence lives.
     fn look(&mut self, context: &mut Context<Self>) {
-        self.in_flight = Some(PendingWork::Look);
+        self.in_flight = Some(PendingWork::Lease);
         self.state = ActorState::Reserving;
         let (shared, name) = (Arc::clone(&self.shared), self.issuer.key.sequence.clone());
-        let call = self.call_of(&PendingWork::Look);
+        let call = self.call_of(&PendingWork::Lease);
         let last_seen = self.issuer.memory.lock().last_seen();
         let looking = async move { shared.store.resolve(&name, last_seen).await };
         let looking = looking.instrument(call.clone());
