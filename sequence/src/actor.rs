@@ -349,6 +349,12 @@ impl SequenceActor {
             // The sequence needs another issuer by now, or is gone: callers look the name up again.
             self.resume_waiting(purpose);
             self.issuer.outdate();
+            let block = outcome.ok().filter(|block| !block.is_strict());
+            if let Some(reserved) = block.and_then(|block| self.issuer.publish(block)) {
+                let next_unissued = reserved.block.first();
+                let fate = BlockFate::Returned { next_unissued };
+                self.shared.store.write_journal(reserved.row(), fate);
+            }
             if self.state == ActorState::Draining {
                 self.finish_draining(context);
             } else {

@@ -154,9 +154,10 @@ impl Directory {
             };
             let left = until.saturating_duration_since(Instant::now());
             match timeout(left, &mut waiting.receiver).await {
-                // Only now this call knows that another issuer has the numbers. Look that issuer
-                // up.
-                Ok(Ok(Err(SequenceError::Elsewhere))) if Instant::now() < until => {}
+                // The issuer leaves memory, as soon as no work of it is under way.
+                Ok(Ok(Err(SequenceError::Elsewhere))) if Instant::now() < until => {
+                    tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
+                }
                 Ok(Ok(Err(SequenceError::Elsewhere))) => return Err(SequenceError::RefillTimeout),
                 Ok(Ok(outcome)) => {
                     if outcome.is_err() && faults::is(Fault::RefusedBurns) {

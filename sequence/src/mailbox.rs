@@ -75,7 +75,11 @@ impl SequenceActor {
     }
 
     fn take_batch(&self, count: u64, contiguous: bool) -> Option<TakenBatch> {
-        self.issuer.cursor()?.take_batch(count, contiguous)
+        let cursor = self
+            .issuer
+            .cursor()
+            .filter(|_| !self.issuer.is_outdated())?;
+        cursor.take_batch(count, contiguous)
     }
 
     fn hand_over_for(&mut self, size: u64, answer: ReplySender, context: &mut Context<Self>) {
@@ -114,6 +118,10 @@ impl SequenceActor {
     }
 
     fn park(&mut self, context: &mut Context<Self>) {
+        if self.issuer.is_outdated() {
+            self.unload(context);
+            return;
+        }
         // A lease that is not renewed ends, and a later caller gets another lease.
         let wants_none = self.is_refused || self.issuer.snowflake().is_some();
         let may_park = self.is_idle() && (wants_none || !self.issuer.wants_prefetch());

@@ -315,7 +315,7 @@ impl PeriodDirectory {
     /// Waits for a permit, behind all callers that have waited longer.
     ///
     /// # Errors
-    /// Never: the semaphore is never closed.
+    /// The directory is closed.
     pub(crate) async fn next_permit(&self, limit: usize) -> Result<PeriodPermit, AcquireError> {
         self.places(limit).acquire_owned().await
     }
@@ -385,9 +385,10 @@ impl PeriodDirectory {
         }
     }
 
-    /// Closes the directory for new issuers.
-    pub(crate) fn close(&self) {
+    /// Closes the directory for new issuers. Callers that wait for a permit wait no longer.
+    pub(crate) fn close(&self, limit: usize) {
         self.period_issuers.lock().is_closed = true;
+        self.places(limit).close();
     }
 
     /// Closes the directory for new issuers, if none is in. Returns whether it is closed.

@@ -13,7 +13,7 @@ use std::{
 
 use futures_util::{
     FutureExt as _,
-    future::{BoxFuture, Shared as SharedFuture},
+    future::{BoxFuture, Shared as SharedFuture, ready},
 };
 use odometer_core::{
     definition::Definition,
@@ -103,7 +103,13 @@ impl Shared {
         if let Some(question) = questions.get(&asked) {
             return Ok(question.answer.clone());
         }
-        self.admit_name(questions.len())?;
+        // The name may have come into memory while this call waited for the lock.
+        if let Some(issuer) = self.issuers.pin().get(name) {
+            return Ok(ready(Ok(Arc::clone(issuer))).boxed().shared());
+        }
+        let (name_asked, creates) = &asked;
+        let is_asked = questions.contains_key(&(name_asked.clone(), !creates));
+        self.admit_name(questions.len() - usize::from(is_asked))?;
         let (shared, asked_for) = (Arc::clone(self), asked.clone());
         let asking = async move { shared.ask_until_steady(asked_for, template).await };
         let answer = asking.in_current_span().boxed().shared();
@@ -165,6 +171,9 @@ impl Shared {
         name: &SequenceName,
         mut found: ReadCounter,
     ) -> Result<Arc<Issuer>, SequenceError> {
+        if let Some(issuer) = self.issuers.pin().get(name) {
+            return Ok(Arc::clone(issuer));
+        }
         self.admit_name(0)?;
         // Most sequences are created from a template, so they share one copy of the definition.
         let template = self.settings.templates.created_with(name);

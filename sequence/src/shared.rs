@@ -168,7 +168,7 @@ impl Shared {
             tokio::select! {
                 biased;
                 place = &mut place => {
-                    let place = place.map_err(|_| too_many_periods())?;
+                    let place = place.map_err(|_closed| SequenceError::Elsewhere)?;
                     return self.admit_period_issuer(head, periods, chosen, place);
                 }
                 next = &mut next_looker, if looker.is_none() => looker = Some(next),
@@ -294,7 +294,7 @@ impl Shared {
         self.publish_issuer(issuer);
         // The counter is remembered before it can be loaded again.
         let is_gone = if issuer.key.period.is_none() {
-            if issuer.is_known() {
+            if issuer.is_used() || issuer.periods().is_some() {
                 self.metrics.sequence(issuer.key.sequence.as_str()).clear();
             }
             let is_this =
@@ -322,7 +322,7 @@ impl Shared {
         let Some(periods) = head.periods() else {
             return;
         };
-        periods.close();
+        periods.close(self.settings.live_periods);
         *head.actor.lock() = ActorLink::Gone;
         let period_issuers = periods.period_issuers();
         for issuer in &period_issuers {
