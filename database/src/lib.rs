@@ -26,6 +26,7 @@ pub mod label;
 pub mod monitor;
 pub mod pool;
 pub mod probe;
+pub mod retry;
 pub mod reused_pool;
 pub mod route;
 pub mod session;

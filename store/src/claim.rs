@@ -1,17 +1,13 @@
 //! Finds out what one database says about the placement of a name, and makes the claims in it.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use odometer_core::{
     definition::Definition,
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use odometer_database::{
-    backoff::Backoff,
-    failure::{Cause, StatementFailure},
-    session::DatabaseConnection,
-};
+use odometer_database::session::DatabaseConnection;
 use sea_orm::DbErr;
 
 use crate::{
@@ -20,10 +16,7 @@ use crate::{
     error::StoreError,
     identity::DatabaseIdentity,
     outcome::LocalPlacement,
-    reservation::{
-        attempt_error::{AttemptError, survive},
-        counter_read,
-    },
+    reservation::counter_read,
     rows::catalog::{self, CatalogEntry, ELSEWHERE},
 };
 
@@ -62,38 +55,18 @@ impl Database {
         name: &SequenceName,
         definition: &Arc<Definition>,
     ) -> Result<LocalPlacement, StoreError> {
-        let until = Instant::now() + self.settings.deadline;
-        self.admit_claim(until)
-            .await
-            .map_err(AttemptError::untried)?;
-        let mut backoff = Backoff::new(&self.settings.statement);
-        loop {
-            let guard = self.heartbeat.guard()?;
-            let new = NewName {
-                name: name.clone(),
-                definition: Arc::clone(definition),
-                row: NewRow::Claim {
-                    installation: self.identity.installation.of(&definition.store),
-                },
-            };
-            let failure = match self.create_once(new, guard.clone(), until).await {
-                Ok(Creation::Created(_)) => {
-                    return Ok(LocalPlacement::Elsewhere(Arc::clone(definition)));
-                }
-                Ok(Creation::Contradicted | Creation::TooLow) => {
-                    return Err(self.contradicted_by(&guard));
-                }
-                // There is a row of this name already, perhaps of an earlier attempt.
-                Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
-                    return self.placement_of(name).await;
-                }
-                Err(failure) => failure,
-            };
-            survive(name, &failure)?;
-            if Instant::now() >= until {
-                return Err(StoreError::Deadline);
+        let new = NewName {
+            name: name.clone(),
+            definition: Arc::clone(definition),
+            row: NewRow::Claim {
+                installation: self.identity.installation.of(&definition.store),
+            },
+        };
+        match self.create(&new).await? {
+            Creation::Created(_) => Ok(LocalPlacement::Elsewhere(Arc::clone(definition))),
+            Creation::Exists | Creation::Contradicted | Creation::TooLow => {
+                self.placement_of(name).await
             }
-            backoff.wait(until).await;
         }
     }
 }

@@ -15,7 +15,8 @@ use odometer_core::{
     period::CounterKey,
 };
 use odometer_database::{
-    failure::StatementFailure,
+    connection::Health,
+    failure::{Cause, StatementFailure},
     session::{DatabaseConnection, DatabaseTransaction},
 };
 use odometer_process::faults::{self, Fault};
@@ -23,10 +24,9 @@ use sea_orm::DbErr;
 
 use crate::{
     database::Database,
-    error::StoreError,
+    error::{Attempted, StoreError, survive},
     heartbeat::HeartbeatGuard,
     outcome::Resolved,
-    reservation::attempt_error::AttemptError,
     rows::{
         catalog::{self, CatalogEntry, ELSEWHERE, LIVE, has_periods},
         counter::SeenCounter,
@@ -69,6 +69,8 @@ pub(crate) enum NewRow {
 pub(crate) enum Creation {
     /// The counter is as it was written; `None` for a claim, which has no counter.
     Created(Option<Resolved>),
+    /// There is a row of this name already, perhaps of an earlier attempt.
+    Exists,
     /// The store went back.
     Contradicted,
     /// The sequence would begin below what was seen of its name.
@@ -76,10 +78,47 @@ pub(crate) enum Creation {
 }
 
 impl Database {
-    /// Creates a sequence once, in one transaction.
+    /// Creates a name, or finds that it exists. Returns nothing else.
     ///
-    /// If two processes create it at once, they meet at the primary key. One of them gets
-    /// `Duplicate` and reads.
+    /// # Errors
+    /// `TooMany`, `WentBack`, or why the database did not answer.
+    pub(crate) async fn create(&self, new: &NewName) -> Result<Creation, StoreError> {
+        let mut retry = self.retry();
+        loop {
+            let error = match self.try_to_create(new, retry.until).await {
+                Ok(creation) => return Ok(creation),
+                Err(error) => error,
+            };
+            let judge = |failure: &StatementFailure| survive(&new.name, failure);
+            retry.after(error, judge, StoreError::Deadline).await?;
+        }
+    }
+
+    async fn try_to_create(&self, new: &NewName, until: Instant) -> Attempted<Creation> {
+        if self.health() != Health::Up {
+            return Err(StoreError::Unavailable.into());
+        }
+        let guard = self.heartbeat.guard()?;
+        if matches!(new.row, NewRow::Claim { .. }) {
+            self.admit(&self.n_claims, until, catalog::count_claims)
+                .await?;
+        } else {
+            self.admit_one_more(until).await?;
+        }
+        match self.create_once(new.clone(), guard.clone(), until).await? {
+            Creation::Contradicted => Err(self.contradicted_by(&guard).into()),
+            Creation::TooLow => {
+                self.heartbeat.note_name_went_back(&new.name);
+                Err(StoreError::WentBack.into())
+            }
+            creation @ (Creation::Created(_) | Creation::Exists) => Ok(creation),
+        }
+    }
+
+    /// Creates a name once, in one transaction.
+    ///
+    /// If two processes create it at once, they meet at the primary key, and it exists for one of
+    /// them.
     pub(crate) async fn create_once(
         &self,
         new: NewName,
@@ -90,34 +129,23 @@ impl Database {
         let creating = self
             .connection
             .run(until, |database| create(database, new, stripe, guard));
-        creating.await
+        match creating.await {
+            Err(StatementFailure::NotCommitted(Cause::Duplicate)) => Ok(Creation::Exists),
+            created => created,
+        }
     }
 
     /// Checks that one more sequence may be created.
     ///
     /// # Errors
     /// `TooMany` if the limit is reached, or the failure of the count.
-    pub(crate) async fn admit_one_more(&self, until: Instant) -> Result<(), AttemptError> {
+    pub(crate) async fn admit_one_more(&self, until: Instant) -> Attempted<()> {
         self.admit(&self.n_sequences, until, catalog::count).await
     }
 
-    /// Checks that one more claim may be made: claims are bounded like sequences.
-    ///
-    /// # Errors
-    /// `TooMany` if the limit is reached, or the failure of the count.
-    pub(crate) async fn admit_claim(&self, until: Instant) -> Result<(), AttemptError> {
-        self.admit(&self.n_claims, until, catalog::count_claims)
-            .await
-    }
-
-    /// Checks that one more row may be created. The estimate knows only the rows that this process
+    /// Checks that one more row may be created: claims are bounded like sequences. The estimate knows only the rows that this process
     /// created. So an exact count replaces it from time to time, and near the limit each time.
-    async fn admit<F, Fut>(
-        &self,
-        estimate: &AtomicU64,
-        until: Instant,
-        count: F,
-    ) -> Result<(), AttemptError>
+    async fn admit<F, Fut>(&self, estimate: &AtomicU64, until: Instant, count: F) -> Attempted<()>
     where
         F: FnOnce(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<u64, DbErr>> + Send + 'static,
@@ -128,11 +156,10 @@ impl Database {
         if is_far && !estimated.is_multiple_of(RECOUNT_EVERY) {
             return Ok(());
         }
-        let counted = self.connection.run(until, count).await;
-        let exact = counted.map_err(AttemptError::Failed)?;
+        let exact = self.connection.run(until, count).await?;
         estimate.store(exact.saturating_add(1), Ordering::Relaxed);
         if exact >= limit {
-            return Err(AttemptError::Final(StoreError::TooMany { limit }));
+            return Err(StoreError::TooMany { limit }.into());
         }
         Ok(())
     }
@@ -152,7 +179,9 @@ async fn create(
     };
     match &creation {
         Creation::Created(_) => transaction.commit().await?,
-        Creation::Contradicted | Creation::TooLow => transaction.rollback().await?,
+        Creation::Exists | Creation::Contradicted | Creation::TooLow => {
+            transaction.rollback().await?;
+        }
     }
     Ok(creation)
 }

@@ -7,7 +7,10 @@ use odometer_core::definition::{Definition, DefinitionError};
 use thiserror::Error;
 
 use odometer_core::name::SequenceName;
-use odometer_database::failure::{Cause, StatementFailure};
+use odometer_database::{
+    failure::{Cause, StatementFailure},
+    retry::AttemptError,
+};
 
 /// Why the store did not do what it was asked for.
 ///
@@ -82,6 +85,38 @@ pub(crate) fn without_counter(name: &SequenceName) -> StoreError {
         "sequence `{name}` has a definition and no counter: insert its row into `counter` with a \
          `next_value` above every number ever issued"
     ))
+}
+
+impl From<StoreError> for AttemptError<StoreError> {
+    fn from(error: StoreError) -> Self {
+        Self::Final(error)
+    }
+}
+
+/// The outcome of one attempt.
+pub(crate) type Attempted<T> = Result<T, AttemptError<StoreError>>;
+
+/// Decides whether another attempt can help after this failure.
+///
+/// # Errors
+/// The error for the caller, if another attempt cannot help.
+pub(crate) fn survive(name: &SequenceName, failure: &StatementFailure) -> Result<(), StoreError> {
+    match failure.cause() {
+        Cause::Contention
+        | Cause::Interrupted
+        | Cause::Duplicate
+        | Cause::Broken(_)
+        | Cause::Internal(_)
+        | Cause::Silent => Ok(()),
+        Cause::Busy
+        | Cause::DiskFull(_)
+        | Cause::Denied(_)
+        | Cause::NoConnection(_)
+        | Cause::Away(_)
+        | Cause::Refused(_)
+        | Cause::ReadOnly(_)
+        | Cause::Server(_) => Err(unexpected(name, failure)),
+    }
 }
 
 /// Converts an unexpected failure. Logs it if the database refuses the statement.

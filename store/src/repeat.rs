@@ -4,9 +4,9 @@ use std::{future::Future, time::Instant};
 
 use odometer_core::name::SequenceName;
 use odometer_database::{
-    backoff::Backoff,
     connection::Health,
     failure::{Cause, StatementFailure},
+    retry::Retry,
     session::DatabaseConnection,
 };
 
@@ -54,15 +54,14 @@ impl Database {
         F: Fn(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
     {
-        let until = Instant::now() + self.settings.deadline;
         if self.health() != Health::Up {
             return Err(StatementFailure::NotCommitted(Cause::NoConnection(
                 "the database is away".to_owned(),
             )));
         }
-        let mut backoff = Backoff::new(&self.settings.statement);
+        let mut retry = Retry::until(self.deadline(), &self.settings.statement);
         loop {
-            let failure = match self.connection.run(until, &operation).await {
+            let failure = match self.connection.run(retry.until, &operation).await {
                 Ok(value) => return Ok(value),
                 Err(failure) => failure,
             };
@@ -76,10 +75,19 @@ impl Database {
             );
             let worth_it = may_pass
                 && (repeat == Repeat::Any || matches!(failure, StatementFailure::NotCommitted(_)));
-            if !worth_it || Instant::now() >= until {
+            if !worth_it || !retry.again().await {
                 return Err(failure);
             }
-            backoff.wait(until).await;
         }
+    }
+
+    /// Returns the deadline of a call that begins now.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.settings.deadline
+    }
+
+    /// Returns the limits of a call that begins now and writes.
+    pub(crate) fn retry(&self) -> Retry {
+        Retry::until(self.deadline(), &self.settings.statement).at_most(self.settings.attempts)
     }
 }

@@ -6,11 +6,6 @@
 use std::{sync::Arc, time::Instant};
 
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
-use odometer_database::{
-    backoff::Backoff,
-    connection::Health,
-    failure::{Cause, StatementFailure},
-};
 use odometer_process::clock::now_ms;
 
 use crate::{
@@ -18,12 +13,7 @@ use crate::{
     database::Database,
     error::StoreError,
     outcome::Resolved,
-    reservation::{
-        attempt_error::{AttemptError, survive},
-        attempts::Reservation,
-        counter_read::ReadCounter,
-        stripe_constraints::Agreed,
-    },
+    reservation::{attempts::Reservation, counter_read::ReadCounter, stripe_constraints::Agreed},
     rows::counter::SeenCounter,
     store::Store,
 };
@@ -86,7 +76,7 @@ impl Store {
         last_seen: Option<SeenCounter>,
     ) -> Result<ReadCounter, StoreError> {
         if let Some(only) = self.only() {
-            return only.create(name, definition, last_seen).await;
+            return only.create_or_read(name, definition, last_seen).await;
         }
         let until = Instant::now() + self.bounds.deadline;
         let agreed = self.agree(name, Some(definition), until).await?;
@@ -117,7 +107,8 @@ impl Store {
 }
 
 impl Database {
-    async fn create(
+    /// Creates a sequence in the store's only database, or reads it if it exists already.
+    async fn create_or_read(
         &self,
         name: &SequenceName,
         definition: &Arc<Definition>,
@@ -126,60 +117,21 @@ impl Database {
         definition
             .check_time(now_ms())
             .map_err(StoreError::Definition)?;
-        let until = Instant::now() + self.settings.deadline;
-        let mut backoff = Backoff::new(&self.settings.statement);
-        for _attempt in 0..self.settings.attempts.max(1) {
-            if self.health() != Health::Up {
-                return Err(StoreError::Unavailable);
-            }
-            match self.try_to_create(name, definition, last_seen, until).await {
-                Ok(known) => return Ok(known),
-                Err(AttemptError::Final(error)) => return Err(error),
-                // Another replica created the name first.
-                Err(AttemptError::Failed(StatementFailure::NotCommitted(Cause::Duplicate))) => {
-                    return Reservation::reading(self, name, last_seen).look().await;
-                }
-                Err(AttemptError::Failed(failure)) => survive(name, &failure)?,
-            }
-            if Instant::now() >= until {
-                break;
-            }
-            backoff.wait(until).await;
-        }
-        Err(StoreError::Deadline)
-    }
-
-    async fn try_to_create(
-        &self,
-        name: &SequenceName,
-        definition: &Arc<Definition>,
-        last_seen: Option<SeenCounter>,
-        until: Instant,
-    ) -> Result<ReadCounter, AttemptError> {
-        let guard = self.heartbeat.guard().map_err(AttemptError::Final)?;
-        self.admit_one_more(until).await?;
         let above = last_seen.map_or(0, |seen| seen.next_value);
         let new = NewName {
             name: name.clone(),
             definition: Arc::clone(definition),
             row: NewRow::Sequence { above },
         };
-        let creating = self.create_once(new, guard.clone(), until);
-        match creating.await.map_err(AttemptError::Failed)? {
-            Creation::Created(Some(known)) => {
-                self.metrics.sequences_created.increment(1);
-                tracing::info!(target: TARGET, sequence = name.as_str(), "a sequence was created");
-                Ok(ReadCounter {
-                    known,
-                    rate: Some(0.0),
-                    window: Default::default(),
-                })
-            }
-            Creation::Contradicted => Err(AttemptError::Final(self.contradicted_by(&guard))),
-            Creation::Created(None) | Creation::TooLow => {
-                self.heartbeat.note_name_went_back(name);
-                Err(AttemptError::Final(StoreError::WentBack))
-            }
-        }
+        let Creation::Created(Some(known)) = self.create(&new).await? else {
+            return Reservation::reading(self, name, last_seen).look().await;
+        };
+        self.metrics.sequences_created.increment(1);
+        tracing::info!(target: TARGET, sequence = name.as_str(), "a sequence was created");
+        Ok(ReadCounter {
+            known,
+            rate: Some(0.0),
+            window: Default::default(),
+        })
     }
 }

@@ -171,7 +171,7 @@ impl StrictReservation<'_> {
         }
         let mut reservation = Reservation::new(&self.store.database, self.request.clone())
             .with_strict_in(StrictIn::RowAsFallback);
-        reservation.until = self.until;
+        reservation.retry.until = self.until;
         match Box::pin(reservation.run()).await {
             Ok(reserved) => Ok(StepOutcome::Done(Box::new(reserved))),
             Err(StoreError::Changed(definition)) if definition.order == Order::Strict => {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use odometer_core::sizing::{self, Demand, SizeReason};
-use odometer_database::{backoff::Backoff, connection::Health, failure::StatementFailure};
+use odometer_database::{connection::Health, failure::StatementFailure, retry::Retry};
 use odometer_process::{
     clock::now_ms,
     faults::{self, Fault},
@@ -25,9 +25,8 @@ use super::{
 };
 use crate::{
     Fallback,
-    error::StoreError,
+    error::{StoreError, survive},
     reservation::{
-        attempt_error::survive,
         attempts::Reservation,
         counter_read::{ReadCounter, StrictIn},
         request::{ReserveRequest, Reserved, Want},
@@ -57,7 +56,7 @@ pub(crate) struct StrictReservation<'a> {
     /// The counter's key in Redis.
     pub(crate) redis_key: String,
     pub(crate) until: Instant,
-    backoff: Backoff,
+    retry: Retry,
     pub(crate) count: u64,
     /// A window that the row names, and that Redis does not have yet.
     pub(crate) awaited: Option<i64>,
@@ -89,15 +88,15 @@ impl<'a> StrictReservation<'a> {
         let (recovered_at, n_recoveries) = (heartbeat.recovered_at(), heartbeat.n_recoveries());
         let server = store.server_of(&request.key.sequence)?;
         let redis_key = store.key_of(&request.key, n_recoveries).await?;
-        let settings = &store.database.settings;
+        let retry = store.database.retry();
         let counter = store.counters.of(&request.key);
         counter.forget_before(n_recoveries);
         Ok(Self {
             counter,
             server,
             redis_key,
-            until: Instant::now() + settings.deadline,
-            backoff: Backoff::new(&settings.statement),
+            until: retry.until,
+            retry,
             store,
             request,
             count,
@@ -114,22 +113,21 @@ impl<'a> StrictReservation<'a> {
 
     /// Tries until there are numbers, or a reason why there are none.
     pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
-        for _attempt in 0..self.store.database.settings.attempts.max(1) {
+        loop {
             self.request.progress.count_attempt();
-            match self.attempt().await? {
+            let goes_on = match self.attempt().await? {
                 StepOutcome::Done(reserved) => return Ok(*reserved),
-                StepOutcome::Again => {}
+                StepOutcome::Again => self.retry.at_once(),
                 StepOutcome::AfterPause => {
                     self.n_conflicts = self.n_conflicts.saturating_add(1);
-                    self.backoff.wait(self.until).await;
+                    self.retry.again().await
                 }
-            }
-            if Instant::now() >= self.until {
-                break;
+            };
+            if !goes_on {
+                return Err(StoreError::Deadline);
             }
             self.store.database.metrics.reservation_retries.increment(1);
         }
-        Err(StoreError::Deadline)
     }
 
     pub(crate) fn is_leased(&self) -> bool {
@@ -242,7 +240,7 @@ impl<'a> StrictReservation<'a> {
     pub(crate) async fn look(&mut self) -> Result<ReadCounter, StoreError> {
         let mut reservation = Reservation::new(&self.store.database, self.request.clone())
             .with_strict_in(StrictIn::Redis);
-        reservation.until = self.until;
+        reservation.retry.until = self.until;
         Box::pin(reservation.look()).await
     }
 

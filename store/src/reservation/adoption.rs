@@ -31,10 +31,10 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_quer
 use uuid::Uuid;
 
 use crate::{
-    error::StoreError,
+    error::{Attempted, StoreError},
     heartbeat::HeartbeatGuard,
     outcome::Resolved,
-    reservation::{attempt_error::AttemptError, attempts::Reservation, request::Reserved},
+    reservation::{attempts::Reservation, request::Reserved},
 };
 
 /// Names the log target of the events in this file.
@@ -46,7 +46,7 @@ impl Reservation<'_> {
         &mut self,
         known: &Resolved,
         guard: &HeartbeatGuard,
-    ) -> Result<Option<Reserved>, AttemptError> {
+    ) -> Attempted<Option<Reserved>> {
         if let Some(adopted) = self.settle_adoption(known, guard).await? {
             return Ok(Some(adopted));
         }
@@ -56,11 +56,10 @@ impl Reservation<'_> {
             let found = self
                 .database
                 .connection
-                .run(self.until, |database| {
+                .run(self.retry.until, |database| {
                     lowest_returned(database, key, from, floor)
                 })
-                .await
-                .map_err(AttemptError::Failed)?;
+                .await?;
             let Some(row) = found else {
                 self.adopt_from = None;
                 break;
@@ -86,17 +85,12 @@ impl Reservation<'_> {
 
     /// Marks a returned block as adopted. Returns false if another process was faster, or if the
     /// guard does not hold.
-    async fn mark(
-        &mut self,
-        id: Uuid,
-        rest: Block,
-        guard: &HeartbeatGuard,
-    ) -> Result<bool, AttemptError> {
+    async fn mark(&mut self, id: Uuid, rest: Block, guard: &HeartbeatGuard) -> Attempted<bool> {
         let guard_copy = guard.clone();
         let adopting = self
             .database
             .connection
-            .run(self.until, |database| {
+            .run(self.retry.until, |database| {
                 mark_adopted(database, id, guard_copy)
             })
             .await;
@@ -108,7 +102,7 @@ impl Reservation<'_> {
         } else {
             self.uncertain.adoption = None;
         }
-        let is_ours = adopting.map_err(AttemptError::Failed)?;
+        let is_ours = adopting?;
         if is_ours {
             self.database.metrics.adopted.increment(1);
         }
@@ -123,7 +117,7 @@ impl Reservation<'_> {
         &mut self,
         known: &Resolved,
         guard: &HeartbeatGuard,
-    ) -> Result<Option<Reserved>, AttemptError> {
+    ) -> Attempted<Option<Reserved>> {
         let (Some(from), Some((id, rest))) = (self.request.adopt_from, self.uncertain.adoption)
         else {
             return Ok(None);

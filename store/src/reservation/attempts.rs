@@ -5,7 +5,7 @@
 //! trips. After a conflict the counter is read again. A reservation makes at most `attempts`
 //! attempts within `deadline`, with full jitter between them.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use odometer_core::{
     block::Block,
@@ -15,9 +15,9 @@ use odometer_core::{
     sizing::SizeReason,
 };
 use odometer_database::{
-    backoff::Backoff,
     connection::Health,
     failure::{Cause, StatementFailure},
+    retry::{AttemptError, Retry},
 };
 use odometer_process::{
     clock::now_ms,
@@ -30,10 +30,9 @@ use crate::Reserved;
 use crate::Resolved;
 use crate::Want;
 use crate::database::Database;
-use crate::error::StoreError;
+use crate::error::{self, Attempted, StoreError};
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::{
-    attempt_error::{AttemptError, survive},
     counter_read::{self, ReadCounter, StrictIn},
     one_row,
     stripe_constraints::StripeConstraints,
@@ -53,8 +52,8 @@ pub(crate) struct Reservation<'a> {
     pub(crate) constraints: StripeConstraints,
     /// The counter that the reservation counts in.
     pub(crate) counter: CounterKey,
-    pub(crate) until: Instant,
-    backoff: Backoff,
+    /// The limits of the attempts that are left.
+    pub(crate) retry: Retry,
     /// The definition and the counter as they are known now.
     pub(crate) known: Option<Resolved>,
     pub(crate) stored_rate: Option<f64>,
@@ -76,8 +75,7 @@ pub(crate) struct Reservation<'a> {
 impl<'a> Reservation<'a> {
     pub(crate) fn new(database: &'a Database, request: ReserveRequest) -> Self {
         Self {
-            until: Instant::now() + database.settings.deadline,
-            backoff: Backoff::new(&database.settings.statement),
+            retry: database.retry(),
             known: request.known.clone().filter(|known| known.trusted),
             stored_rate: None,
             adopt_from: request.adopt_from,
@@ -121,63 +119,86 @@ impl<'a> Reservation<'a> {
         Self::new(database, request)
     }
 
-    /// Reads the definition and the counter, and reserves nothing. Creates the counter of a period
-    /// that has none yet.
-    pub(crate) async fn look(mut self) -> Result<ReadCounter, StoreError> {
-        let outcome = self.look_attempts().await;
-        // The next reservation of this counter settles the writes with an unknown outcome.
-        let uncertain = std::mem::take(&mut self.uncertain);
-        let lost = self
-            .database
-            .uncertain_writes
-            .keep(&self.request.key, uncertain);
-        self.abandon(lost.most());
-        outcome
-    }
-
-    async fn look_attempts(&mut self) -> Result<ReadCounter, StoreError> {
-        for _attempt in 0..self.database.settings.attempts.max(1) {
-            if self.database.health() != Health::Up {
-                return Err(StoreError::Unavailable);
-            }
-            let guard = self.database.heartbeat.guard()?;
-            self.known = None;
-            match self.read(&guard).await {
-                Ok(()) => {}
-                Err(AttemptError::Final(error)) => return Err(error),
-                Err(AttemptError::Failed(failure)) => self.survive(&failure)?,
-            }
-            if let Some(known) = self.known.take() {
-                return Ok(ReadCounter {
-                    known,
-                    rate: self.stored_rate,
-                    window: self.window,
-                });
-            }
-            if Instant::now() >= self.until {
-                break;
-            }
-            self.backoff.wait(self.until).await;
-        }
-        Err(StoreError::Deadline)
-    }
-
     /// Adds the constraints of a store of several databases. The earlier of the two deadlines
     /// holds.
     pub(crate) fn constrained_by(mut self, constraints: StripeConstraints) -> Self {
-        self.until = constraints
-            .until
-            .map_or(self.until, |until| until.min(self.until));
+        let until = constraints.until.unwrap_or(self.retry.until);
+        self.retry.until = until.min(self.retry.until);
         self.constraints = constraints;
         self
     }
 
+    /// Reads the definition and the counter, and reserves nothing. Creates the counter of a period
+    /// that has none yet.
+    pub(crate) async fn look(mut self) -> Result<ReadCounter, StoreError> {
+        loop {
+            let error = match self.try_to_look().await {
+                Ok(read) => {
+                    self.keep_uncertain(None);
+                    return Ok(read);
+                }
+                Err(error) => error,
+            };
+            self.go_on_after(error).await?;
+        }
+    }
+
+    async fn try_to_look(&mut self) -> Attempted<ReadCounter> {
+        let guard = self.begin()?;
+        self.known = None;
+        self.read(&guard).await?;
+        let known = self.known.take().ok_or(AttemptError::Conflict)?;
+        Ok(ReadCounter {
+            known,
+            rate: self.stored_rate,
+            window: self.window,
+        })
+    }
+
     /// Tries until there is a block, or a reason why there is none.
     pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
-        let outcome = self.attempts().await;
-        // The next read of the counter settles the writes with an unknown outcome.
+        loop {
+            let error = match self.attempt().await {
+                Ok(reserved) => {
+                    self.keep_uncertain(None);
+                    return Ok(reserved);
+                }
+                Err(error) => error,
+            };
+            self.go_on_after(error).await?;
+            self.database.metrics.reservation_retries.increment(1);
+        }
+    }
+
+    /// Checks that an attempt may begin, and returns the guard of its statements.
+    fn begin(&self) -> Result<HeartbeatGuard, StoreError> {
+        if self.database.health() != Health::Up {
+            return Err(StoreError::Unavailable);
+        }
+        self.database.heartbeat.guard()
+    }
+
+    /// Waits before another attempt.
+    ///
+    /// # Errors
+    /// The error for the caller, if no other attempt is made. The reservation has ended then.
+    async fn go_on_after(&mut self, error: AttemptError<StoreError>) -> Result<(), StoreError> {
+        let fails_fast = self.constraints.fails_fast;
+        let name = &self.request.key.sequence;
+        let judge = |failure: &StatementFailure| survive(name, failure, fails_fast);
+        let going_on = self.retry.after(error, judge, StoreError::Deadline);
+        let going_on = going_on.await;
+        if let Err(error) = &going_on {
+            self.keep_uncertain(Some(error));
+        }
+        going_on
+    }
+
+    /// Keeps the writes with an unknown outcome when the reservation ends: the next read of the
+    /// counter settles them. What cannot be kept counts as abandoned.
+    fn keep_uncertain(&mut self, error: Option<&StoreError>) {
         let uncertain = std::mem::take(&mut self.uncertain);
-        let lost = if matches!(outcome, Err(StoreError::PeriodRemoved)) {
+        let lost = if matches!(error, Some(StoreError::PeriodRemoved)) {
             // Nobody reads this counter again, so the numbers count as abandoned now.
             uncertain
         } else {
@@ -186,50 +207,29 @@ impl<'a> Reservation<'a> {
                 .keep(&self.request.key, uncertain)
         };
         self.abandon(lost.most());
-        outcome
     }
 
-    async fn attempts(&mut self) -> Result<Reserved, StoreError> {
-        for _attempt in 0..self.database.settings.attempts.max(1) {
-            if self.database.health() != Health::Up {
-                return Err(StoreError::Unavailable);
-            }
-            let guard = self.database.heartbeat.guard()?;
-            self.recovered_at = guard.recovered_at();
-            self.request.progress.count_attempt();
-            match self.attempt(&guard).await {
-                Ok(Some(reserved)) => return Ok(reserved),
-                Ok(None) => {}
-                Err(AttemptError::Final(error)) => return Err(error),
-                Err(AttemptError::Failed(failure)) => self.survive(&failure)?,
-            }
-            if Instant::now() >= self.until {
-                break;
-            }
-            self.database.metrics.reservation_retries.increment(1);
-            self.backoff.wait(self.until).await;
-        }
-        Err(StoreError::Deadline)
-    }
-
-    /// Makes one attempt: a read if one is needed, then one write. Returns `None` if another
-    /// attempt is needed, for example because another write came first.
-    async fn attempt(&mut self, guard: &HeartbeatGuard) -> Result<Option<Reserved>, AttemptError> {
+    /// Makes one attempt: a read if one is needed, then one write.
+    ///
+    /// # Errors
+    /// A conflict if another attempt is needed, for example because another write came first.
+    async fn attempt(&mut self) -> Attempted<Reserved> {
+        let guard = &self.begin()?;
+        self.recovered_at = guard.recovered_at();
+        self.request.progress.count_attempt();
         self.reset_one_row().await?;
         // A remembered counter is no basis for an adoption, so the counter is read first.
         if self.must_look_first() || (self.adopt_from.is_some() && self.is_only_remembered()) {
             self.known = None;
             self.read(guard).await?;
         }
-        let Some(known) = self.known.clone() else {
-            return Ok(None);
-        };
+        let known = self.known.clone().ok_or(AttemptError::Conflict)?;
         if known.definition.order == Order::Strict {
             self.check_window(&known)?;
             return Box::pin(self.add(guard, known)).await;
         }
         if let Some(adopted) = self.adopt(&known, guard).await? {
-            return Ok(Some(adopted));
+            return Ok(adopted);
         }
         let (first, left, step) = self.place(&known);
         let granted = match self.granted(&known.definition, left) {
@@ -240,12 +240,12 @@ impl<'a> Reservation<'a> {
                 // Another replica may have raised `max`, so the next attempt reads before it
                 // refuses.
                 self.known = None;
-                return Ok(None);
+                return Err(AttemptError::Conflict);
             }
-            Err(error) => return Err(AttemptError::Final(error)),
+            Err(error) => return Err(error.into()),
         };
         let block = Block::new(first, granted.count, step)
-            .map_err(|error| AttemptError::Final(StoreError::Broken(error.to_string())))?;
+            .map_err(|error| StoreError::Broken(error.to_string()))?;
         self.raise(guard, known, block, granted.why).await
     }
 
@@ -256,33 +256,32 @@ impl<'a> Reservation<'a> {
     }
 
     /// Reads the definition and the counter. Creates the counter if the period has none.
-    pub(crate) async fn read(&mut self, guard: &HeartbeatGuard) -> Result<(), AttemptError> {
+    pub(crate) async fn read(&mut self, guard: &HeartbeatGuard) -> Attempted<()> {
         let (key, guard_copy) = (self.counter.clone(), guard.clone());
         let look = self
             .database
             .connection
-            .run(self.until, |database| {
+            .run(self.retry.until, |database| {
                 counter_read::look(database, guard_copy, key)
             })
-            .await
-            .map_err(AttemptError::Failed)?;
+            .await?;
         if !guard.is_satisfied_by(look.heartbeat) {
-            return Err(AttemptError::Final(self.database.contradicted_by(guard)));
+            return Err(self.database.contradicted_by(guard).into());
         }
         let Some(entry) = look.entry else {
-            return Err(AttemptError::Final(self.missing()));
+            return Err(self.missing().into());
         };
-        entry.check_here().map_err(AttemptError::Final)?;
+        entry.check_here()?;
         if let Some(agreed) = &self.constraints.agreed {
-            agreed.check(&entry).map_err(AttemptError::Final)?;
+            agreed.check(&entry)?;
         }
         if entry.state != LIVE {
-            return Err(AttemptError::Final(StoreError::Retired));
+            return Err(StoreError::Retired.into());
         }
         // A removed period may have no counter, which does not mean that the store went back. So
         // this check comes before those for a store that went back.
         if entry.has_removed(&self.request.key.period) {
-            return Err(AttemptError::Final(StoreError::PeriodRemoved));
+            return Err(StoreError::PeriodRemoved.into());
         }
         let definition = self.definition(&entry)?;
         let (version, counter) = (entry.definition_version, entry.counter());
@@ -323,25 +322,24 @@ impl<'a> Reservation<'a> {
     }
 
     /// Refuses a sequence that needs another issuer than the one that asks.
-    fn check_issuer(&self, definition: &Arc<Definition>) -> Result<(), AttemptError> {
+    fn check_issuer(&self, definition: &Arc<Definition>) -> Result<(), StoreError> {
         let counted_by = self.request.counted_by.as_ref();
         let fits = counted_by.is_none_or(|counted_by| counted_by.has_same_issuer(definition));
         if fits || faults::is(Fault::RefusalBelieved) {
             return Ok(());
         }
-        let definition = Arc::clone(definition);
-        Err(AttemptError::Final(StoreError::Changed(definition)))
+        Err(StoreError::Changed(Arc::clone(definition)))
     }
 
     /// Refuses a counter that is below what this process has seen: the store went back.
-    fn check_forward(&self, counter: CounterRow) -> Result<(), AttemptError> {
+    fn check_forward(&self, counter: CounterRow) -> Result<(), StoreError> {
         match self.request.last_seen {
             Some(seen)
                 if (counter.seen.version < seen.version
                     || counter.seen.next_value < seen.next_value)
                     && !faults::is(Fault::NoWentBackChecks) =>
             {
-                Err(AttemptError::Final(self.went_back()))
+                Err(self.went_back())
             }
             Some(_) | None => Ok(()),
         }
@@ -356,7 +354,7 @@ impl<'a> Reservation<'a> {
         StoreError::WentBack
     }
 
-    fn definition(&self, entry: &catalog::CatalogEntry) -> Result<Arc<Definition>, AttemptError> {
+    fn definition(&self, entry: &catalog::CatalogEntry) -> Result<Arc<Definition>, StoreError> {
         if let Some(known) = &self.request.known
             && known.definition_version == entry.definition_version
         {
@@ -365,7 +363,7 @@ impl<'a> Reservation<'a> {
         let store = &self.database.identity.label.store;
         let read = catalog::read_definition(&entry.definition, store).map_err(|error| {
             tracing::error!(target: TARGET, sequence = self.request.key.sequence.as_str(), error = %error, "a stored definition cannot be read");
-            AttemptError::Final(StoreError::Broken(error.to_string()))
+            StoreError::Broken(error.to_string())
         })?;
         // All periods of a sequence share one copy of the definition.
         Ok(match &self.request.counted_by {
@@ -416,20 +414,24 @@ impl<'a> Reservation<'a> {
             StatementFailure::MayHaveCommitted(_) => metrics.uncertain.increment(1),
         }
     }
+}
 
-    /// Decides whether another attempt can help after this failure.
-    ///
-    /// # Errors
-    /// The error for the caller, if another attempt cannot help. `Unavailable` if the connection
-    /// broke and another database can be asked.
-    fn survive(&self, failure: &StatementFailure) -> Result<(), StoreError> {
-        let is_lost = matches!(
-            failure.cause(),
-            Cause::Broken(_) | Cause::Internal(_) | Cause::Silent
-        );
-        if self.constraints.fails_fast && is_lost {
-            return Err(StoreError::Unavailable);
-        }
-        survive(&self.request.key.sequence, failure)
+/// Decides whether another attempt can help after this failure.
+///
+/// # Errors
+/// The error for the caller, if another attempt cannot help. `Unavailable` if the connection broke,
+/// and the reservation `fails_fast` because another database can be asked.
+fn survive(
+    name: &SequenceName,
+    failure: &StatementFailure,
+    fails_fast: bool,
+) -> Result<(), StoreError> {
+    let is_lost = matches!(
+        failure.cause(),
+        Cause::Broken(_) | Cause::Internal(_) | Cause::Silent
+    );
+    if fails_fast && is_lost {
+        return Err(StoreError::Unavailable);
     }
+    error::survive(name, failure)
 }

@@ -37,7 +37,6 @@
 //! cannot be found out, so its numbers count as abandoned at once.
 
 pub(crate) mod adoption;
-pub(crate) mod attempt_error;
 pub(crate) mod attempts;
 pub(crate) mod counter_read;
 pub(crate) mod entry;

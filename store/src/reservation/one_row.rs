@@ -7,10 +7,7 @@ use odometer_database::session::DatabaseConnection;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
-use crate::{
-    reservation::{attempt_error::AttemptError, attempts::Reservation},
-    rows::catalog,
-};
+use crate::{error::Attempted, reservation::attempts::Reservation, rows::catalog};
 
 /// Names the period that the one row has.
 const ALL: &str = "all";
@@ -29,7 +26,7 @@ pub(crate) fn counter_of(key: &CounterKey) -> CounterKey {
 
 impl Reservation<'_> {
     /// Resets the one row to its floor if it counted in another period before.
-    pub(crate) async fn reset_one_row(&self) -> Result<(), AttemptError> {
+    pub(crate) async fn reset_one_row(&self) -> Attempted<()> {
         let period = &self.request.key.period;
         if !faults::is(Fault::OneRow) || period.is_none() {
             return Ok(());
@@ -41,11 +38,10 @@ impl Reservation<'_> {
             .collect();
         let number = digits.parse().unwrap_or(i64::MAX);
         let counter = self.counter.clone();
-        self.database
-            .connection
-            .run(self.until, |database| reset(database, counter, number))
-            .await
-            .map_err(AttemptError::Failed)
+        let resetting = self.database.connection.run(self.retry.until, |database| {
+            reset(database, counter, number)
+        });
+        Ok(resetting.await?)
     }
 }
 

@@ -19,9 +19,9 @@ use odometer_database::{
 use odometer_process::faults::{self, Fault};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, EntityTrait, QuerySelect, sea_query::LockType};
 
-use crate::error::{self, StoreError};
+use crate::error::{self, Attempted, StoreError};
 use crate::heartbeat::HeartbeatGuard;
-use crate::reservation::{attempt_error::AttemptError, attempts::Reservation};
+use crate::reservation::attempts::Reservation;
 use crate::rows::{
     catalog::{self, NO_PERIOD},
     creation_baseline::CreationBaseline,
@@ -55,12 +55,12 @@ impl Reservation<'_> {
         &mut self,
         guard: &HeartbeatGuard,
         definition: &Definition,
-    ) -> Result<(), AttemptError> {
+    ) -> Attempted<()> {
         if self.request.key.period.is_none() {
-            return Err(AttemptError::Final(self.without_counter()));
+            return Err(self.without_counter().into());
         }
         if !self.may_be_created() {
-            return Err(AttemptError::Final(self.went_back()));
+            return Err(self.went_back().into());
         }
         let most_keys = self.database.settings.keyed_periods;
         let creation = PeriodCreation {
@@ -73,20 +73,16 @@ impl Reservation<'_> {
         let created = self
             .database
             .connection
-            .run(self.until, |database| creation.run(database))
+            .run(self.retry.until, |database| creation.run(database))
             .await;
         match created {
-            Ok(PeriodCreated::Contradicted) => {
-                Err(AttemptError::Final(self.database.contradicted_by(guard)))
-            }
-            Ok(PeriodCreated::TooLow) => Err(AttemptError::Final(self.went_back())),
+            Ok(PeriodCreated::Contradicted) => Err(self.database.contradicted_by(guard).into()),
+            Ok(PeriodCreated::TooLow) => Err(self.went_back().into()),
             Ok(PeriodCreated::TooMany { limit }) => {
-                Err(AttemptError::Final(StoreError::TooManyPeriods { limit }))
+                Err(StoreError::TooManyPeriods { limit }.into())
             }
-            Ok(PeriodCreated::MissingCounter) => Err(AttemptError::Final(self.without_counter())),
-            Ok(PeriodCreated::Unreadable(text)) => {
-                Err(AttemptError::Final(StoreError::Broken(text)))
-            }
+            Ok(PeriodCreated::MissingCounter) => Err(self.without_counter().into()),
+            Ok(PeriodCreated::Unreadable(text)) => Err(StoreError::Broken(text).into()),
             Ok(PeriodCreated::Created) => {
                 tracing::debug!(
                     target: TARGET,
@@ -101,7 +97,7 @@ impl Reservation<'_> {
             Ok(PeriodCreated::Refused) | Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
                 Ok(())
             }
-            Err(failure) => Err(AttemptError::Failed(failure)),
+            Err(failure) => Err(failure.into()),
         }
     }
 

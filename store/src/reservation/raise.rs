@@ -7,16 +7,17 @@ use odometer_core::{
     period::CounterKey,
     sizing::{self, Granted, Rates, Size, SizeReason},
 };
-use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
+use odometer_database::{
+    failure::StatementFailure, retry::AttemptError, session::DatabaseConnection,
+};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
 use crate::{
-    error::StoreError,
+    error::{Attempted, StoreError},
     heartbeat::HeartbeatGuard,
     outcome::Resolved,
     reservation::{
-        attempt_error::AttemptError,
         attempts::Reservation,
         request::{Reserved, Want},
     },
@@ -88,14 +89,14 @@ impl Reservation<'_> {
     }
 
     /// Reserves the block by a conditional update. The update changes exactly one row, or it did
-    /// not happen. Returns `None` after a conflict.
+    /// not happen, which is a conflict.
     pub(crate) async fn raise(
         &mut self,
         guard: &HeartbeatGuard,
         known: Resolved,
         block: Block,
         why: SizeReason,
-    ) -> Result<Option<Reserved>, AttemptError> {
+    ) -> Attempted<Reserved> {
         let (key, guard_copy) = (self.counter.clone(), guard.clone());
         let stripe_count = self.database.stripe_count();
         let seen = known.seen;
@@ -106,7 +107,7 @@ impl Reservation<'_> {
         let outcome = self
             .database
             .connection
-            .run(self.until, |database| {
+            .run(self.retry.until, |database| {
                 conditional_update(
                     database,
                     key,
@@ -128,23 +129,26 @@ impl Reservation<'_> {
                     next_value: block.end(),
                     version: seen.version.saturating_add(1),
                 };
-                Ok(Some(self.reserved(known, after, block, Some(why))))
+                Ok(self.reserved(known, after, block, Some(why)))
             }
-            Ok(false) => {
-                self.database.metrics.conflict.increment(1);
-                self.n_conflicts = self.n_conflicts.saturating_add(1);
-                self.known = None;
-                Ok(None)
-            }
+            Ok(false) => Err(self.conflict()),
             Err(failure) => {
                 self.count_failed_write(&failure);
                 if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
                     self.uncertain_write(seen, block);
                 }
                 self.known = None;
-                Err(AttemptError::Failed(failure))
+                Err(failure.into())
             }
         }
+    }
+
+    /// Counts a conflict. The next attempt reads the counter first.
+    pub(crate) fn conflict(&mut self) -> AttemptError<StoreError> {
+        self.database.metrics.conflict.increment(1);
+        self.n_conflicts = self.n_conflicts.saturating_add(1);
+        self.known = None;
+        AttemptError::Conflict
     }
 }
 

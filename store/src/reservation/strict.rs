@@ -9,8 +9,7 @@ use std::sync::Arc;
 use entity::counter;
 use odometer_core::{block::Block, definition::Order, period::CounterKey, sizing::SizeReason};
 use odometer_database::{
-    failure::{Cause, StatementFailure},
-    session::DatabaseConnection,
+    failure::StatementFailure, retry::AttemptError, session::DatabaseConnection,
 };
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
@@ -18,11 +17,10 @@ use sea_orm::{
     sea_query::Expr,
 };
 
-use crate::error::StoreError;
+use crate::error::{Attempted, StoreError};
 use crate::heartbeat::HeartbeatGuard;
 use crate::outcome::Resolved;
 use crate::reservation::{
-    attempt_error::AttemptError,
     attempts::Reservation,
     counter_read::StrictIn,
     request::{Reserved, Want},
@@ -59,18 +57,13 @@ impl Reservation<'_> {
     /// # Errors
     /// `Changed` if Redis counts, `Unavailable` if this replica disagrees with the record of the
     /// database. The attempt is repeated if that record was not read yet.
-    pub(crate) fn check_window(&self, known: &Resolved) -> Result<(), AttemptError> {
+    pub(crate) fn check_window(&self, known: &Resolved) -> Attempted<()> {
         match self.database.agrees() {
             _ if self.strict == StrictIn::Redis => {}
             Some(true) => {}
-            Some(false) => return Err(AttemptError::Final(StoreError::Unavailable)),
-            None => {
-                // The record is read as soon as the database answers.
-                let unknown = Cause::Contention;
-                return Err(AttemptError::Failed(StatementFailure::NotCommitted(
-                    unknown,
-                )));
-            }
+            Some(false) => return Err(StoreError::Unavailable.into()),
+            // The record is read as soon as the database answers.
+            None => return Err(AttemptError::Conflict),
         }
         let counts_here = match self.strict {
             StrictIn::Row => true,
@@ -80,27 +73,22 @@ impl Reservation<'_> {
         if counts_here {
             return Ok(());
         }
-        let definition = Arc::clone(&known.definition);
-        Err(AttemptError::Final(StoreError::Changed(definition)))
+        Err(StoreError::Changed(Arc::clone(&known.definition)).into())
     }
 
-    /// Adds to the counter once, under guards. Returns `None` if a guard does not hold.
+    /// Adds to the counter once, under guards. If a guard does not hold, this is a conflict.
     pub(crate) async fn add(
         &mut self,
         guard: &HeartbeatGuard,
         known: Resolved,
-    ) -> Result<Option<Reserved>, AttemptError> {
+    ) -> Attempted<Reserved> {
         let definition = &known.definition;
         let left = definition.left(known.seen.next_value);
-        let granted = self
-            .granted(definition, left)
-            .map_err(AttemptError::Final)?;
-        let count = granted.count;
-        let broken = |error: String| AttemptError::Final(StoreError::Broken(error));
+        let count = self.granted(definition, left)?.count;
         // The block that this write gets if no other replica writes first. Its length is right in
         // any case.
         let expected = Block::new(known.seen.next_value, count, definition.step)
-            .map_err(|error| broken(error.to_string()))?;
+            .map_err(|error| StoreError::Broken(error.to_string()))?;
         if faults::is(Fault::NoConditions) {
             return self
                 .raise(guard, known, expected, SizeReason::Waiting)
@@ -120,24 +108,19 @@ impl Reservation<'_> {
         let run = self
             .database
             .connection
-            .run(self.until, |database| add.run(database));
+            .run(self.retry.until, |database| add.run(database));
         match run.await {
             Ok(Some(after)) => {
                 self.count_reserved();
                 let block = Block::new(after.next_value.saturating_sub(length), count, step);
-                let block = block.map_err(|error| broken(error.to_string()))?;
+                let block = block.map_err(|error| StoreError::Broken(error.to_string()))?;
                 let mut reserved = self.reserved(known, after, block, Some(SizeReason::Waiting));
                 // Other replicas have probably raised the counter by now. The next add does not
                 // depend on its exact value.
                 reserved.known.trusted = true;
-                Ok(Some(reserved))
+                Ok(reserved)
             }
-            Ok(None) => {
-                self.database.metrics.conflict.increment(1);
-                self.n_conflicts = self.n_conflicts.saturating_add(1);
-                self.known = None;
-                Ok(None)
-            }
+            Ok(None) => Err(self.conflict()),
             Err(failure) => {
                 self.count_failed_write(&failure);
                 if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
@@ -146,7 +129,7 @@ impl Reservation<'_> {
                     self.abandon(count);
                 }
                 self.known = None;
-                Err(AttemptError::Failed(failure))
+                Err(failure.into())
             }
         }
     }

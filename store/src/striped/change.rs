@@ -10,8 +10,8 @@ use std::{sync::Arc, time::Instant};
 
 use odometer_core::name::SequenceName;
 use odometer_database::{
-    backoff::Backoff,
     failure::{Cause, StatementFailure},
+    retry::{AttemptError, Retry},
 };
 use odometer_process::faults::{self, Fault};
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -25,7 +25,7 @@ use crate::{
         prepared::Prepared,
         request::{ChangeRequest, ChangeScope},
     },
-    error::StoreError,
+    error::{Attempted, StoreError},
     store::Store,
 };
 
@@ -44,14 +44,6 @@ struct Participant {
     commit: Option<oneshot::Sender<()>>,
 }
 
-/// The reason why an attempt changed nothing, or why its outcome is unknown.
-enum Stop {
-    /// Trying again gives the same answer.
-    Final(StoreError),
-    /// Another transaction was in the way.
-    Again,
-}
-
 impl Store {
     /// Changes a sequence in all members of a store of several databases.
     ///
@@ -61,28 +53,28 @@ impl Store {
         &self,
         change: Arc<ChangeRequest>,
     ) -> Result<Altered, StoreError> {
-        let until = Instant::now() + self.bounds.deadline;
-        let mut backoff = Backoff::new(&self.bounds.statement);
+        let deadline = Instant::now() + self.bounds.deadline;
+        let mut retry = Retry::until(deadline, &self.bounds.statement);
         loop {
             // The changes of this process wait for each other: conflicts with other replicas are
             // enough. A dry run writes nothing, so it does not wait.
             let alone = if change.act.is_dry_run() {
                 None
             } else {
-                let waiting = tokio::time::timeout_at(until.into(), self.changing.lock());
+                let waiting = tokio::time::timeout_at(deadline.into(), self.changing.lock());
                 Some(waiting.await.map_err(|_late| StoreError::NotChanged)?)
             };
             let outcome = Box::pin(self.attempt(&change)).await;
             drop(alone);
-            match outcome {
+            let error = match outcome {
                 Ok(altered) => {
                     self.note_altered(&change.name, &altered);
                     return Ok(altered);
                 }
-                Err(Stop::Final(error)) => return Err(error),
-                Err(Stop::Again) if Instant::now() >= until => return Err(StoreError::NotChanged),
-                Err(Stop::Again) => backoff.wait(until).await,
-            }
+                Err(error) => error,
+            };
+            let judge = |_failure: &StatementFailure| Ok(());
+            retry.after(error, judge, StoreError::NotChanged).await?;
         }
     }
 
@@ -103,12 +95,12 @@ impl Store {
         }
     }
 
-    async fn attempt(&self, change: &Arc<ChangeRequest>) -> Result<Altered, Stop> {
+    async fn attempt(&self, change: &Arc<ChangeRequest>) -> Attempted<Altered> {
         let is_left_out =
             |member: &Member| !member.is_well() && faults::is(Fault::ChangeIncomplete);
         let is_away = |member: &&Arc<Member>| !member.is_well() && !is_left_out(member);
         if let Some(away) = self.members.iter().find(is_away) {
-            return Err(Stop::Final(missing(away)));
+            return Err(missing(away).into());
         }
         let until = Instant::now() + self.bounds.statement.timeout.mul_f64(HOLD_PART);
         let mut participants = Vec::with_capacity(self.members.len());
@@ -126,9 +118,9 @@ impl Store {
                 }
                 Ok(Ok(Err(StoreError::WentBack))) => {
                     note_name_went_back(member, &change.name);
-                    return Err(Stop::Final(StoreError::WentBack));
+                    return Err(StoreError::WentBack.into());
                 }
-                Ok(Ok(Err(error))) => return Err(Stop::Final(error)),
+                Ok(Ok(Err(error))) => return Err(error.into()),
                 // The participant failed or is silent. It is not waited for any longer.
                 Ok(Err(_)) | Err(_) => return Err(participant.why().await),
             }
@@ -140,7 +132,7 @@ impl Store {
                     note_name_went_back(&participant.member, &change.name);
                 }
             }
-            Stop::Final(error)
+            AttemptError::Final(error)
         })?;
         if !decision.is_written {
             return Ok(decision.into());
@@ -150,12 +142,12 @@ impl Store {
         Ok(Decision::clone(&decision).into())
     }
 
-    fn scope_in(&self, k: usize, change: &ChangeRequest) -> Result<ChangeScope, Stop> {
-        let member = self.member(k).map_err(Stop::Final)?;
+    fn scope_in(&self, k: usize, change: &ChangeRequest) -> Attempted<ChangeScope> {
+        let member = self.member(k)?;
         let guard = match member.database.heartbeat.guard() {
             Ok(guard) => guard,
-            Err(StoreError::Unavailable) => return Err(Stop::Final(missing(member))),
-            Err(error) => return Err(Stop::Final(error)),
+            Err(StoreError::Unavailable) => return Err(missing(member).into()),
+            Err(error) => return Err(error.into()),
         };
         Ok(ChangeScope {
             store: Arc::clone(&self.name),
@@ -171,7 +163,7 @@ impl Store {
         mut participants: Vec<Participant>,
         decision: &Arc<Decision>,
         until: Instant,
-    ) -> Result<(), Stop> {
+    ) -> Attempted<()> {
         for participant in &mut participants {
             if let Some(way) = participant.decided.take() {
                 // If the participant is gone, the missing write shows it.
@@ -207,7 +199,7 @@ impl Store {
                     committed = n_committed,
                     "a change was not heard of from all databases"
                 );
-                Err(Stop::Final(StoreError::MayHaveChanged))
+                Err(StoreError::MayHaveChanged.into())
             }
         }
     }
@@ -215,7 +207,7 @@ impl Store {
 
 impl Participant {
     /// Finds out why a participant gave no answer.
-    async fn why(self) -> Stop {
+    async fn why(self) -> AttemptError<StoreError> {
         match self.task.await {
             Ok(Err(
                 StatementFailure::NotCommitted(cause) | StatementFailure::MayHaveCommitted(cause),
@@ -237,12 +229,12 @@ impl Participant {
                     self.member.fail_unless_it_answers().await;
                 }
                 if is_in_the_way {
-                    return Stop::Again;
+                    return AttemptError::Conflict;
                 }
                 self.member.fail();
-                Stop::Final(missing(&self.member))
+                AttemptError::Final(missing(&self.member))
             }
-            Ok(Ok(_)) | Err(_) => Stop::Final(StoreError::NotChanged),
+            Ok(Ok(_)) | Err(_) => AttemptError::Final(StoreError::NotChanged),
         }
     }
 
@@ -335,10 +327,10 @@ fn missing(member: &Member) -> StoreError {
     }
 }
 
-fn again_or(cause: &Cause, error: StoreError) -> Stop {
+fn again_or(cause: &Cause, error: StoreError) -> AttemptError<StoreError> {
     if matches!(cause, Cause::Contention | Cause::Interrupted) {
-        Stop::Again
+        AttemptError::Conflict
     } else {
-        Stop::Final(error)
+        AttemptError::Final(error)
     }
 }

@@ -26,7 +26,7 @@ use super::agreement::{Answers, MajorityAnswer, MemberEntry, is_steady, verdict}
 use crate::creation::{Creation, NewName, NewRow};
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
-use crate::reservation::{attempt_error::AttemptError, counter_read, stripe_constraints::Agreed};
+use crate::reservation::{counter_read, stripe_constraints::Agreed};
 use crate::rows::catalog::{self, CatalogEntry, NO_PERIOD};
 use crate::store::Store;
 
@@ -205,8 +205,8 @@ impl Store {
     /// Checks that one more sequence may be created.
     pub(crate) async fn admit_one_more(&self) -> Result<(), StoreError> {
         let database = self.any().ok_or(StoreError::Unavailable)?;
-        let admitting = database.admit_one_more(Instant::now() + self.bounds.deadline);
-        admitting.await.map_err(AttemptError::untried)
+        let admitted = database.admit_one_more(database.deadline()).await;
+        admitted.map_err(|error| error.untried(StoreError::Unavailable))
     }
 
     /// Checks that a name may be created as its template says.
@@ -222,8 +222,8 @@ impl Store {
             .check_time(now_ms())
             .map_err(StoreError::Definition)?;
         let first = answers.answered.first().copied().unwrap_or_default();
-        let admitting = self.member(first)?.database.admit_one_more(until);
-        admitting.await.map_err(AttemptError::untried)
+        let admitted = self.member(first)?.database.admit_one_more(until).await;
+        admitted.map_err(|error| error.untried(StoreError::Unavailable))
     }
 
     /// Creates a name in the members that answered, in their order. Says whether more than half of
@@ -258,7 +258,7 @@ impl Store {
                 Ok(Creation::TooLow) => return Err(StoreError::WentBack),
                 // Another process creates the name, perhaps with another definition. The next round
                 // looks at what there is now.
-                Err(StatementFailure::NotCommitted(Cause::Duplicate | Cause::Contention)) => {
+                Ok(Creation::Exists) | Err(StatementFailure::NotCommitted(Cause::Contention)) => {
                     return Ok(false);
                 }
                 // A change may hold the rows that the creation needs.

@@ -150,7 +150,7 @@ impl Repair {
             None => {
                 let inserting = creation::insert(transaction, &self.new, self.stripe, baseline);
                 Ok(match inserting.await? {
-                    Creation::Created(_) => Repaired::Done,
+                    Creation::Created(_) | Creation::Exists => Repaired::Done,
                     Creation::Contradicted => Repaired::Contradicted,
                     Creation::TooLow => Repaired::TooLow,
                 })

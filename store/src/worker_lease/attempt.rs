@@ -6,9 +6,9 @@ use std::{future::Future, time::Instant};
 use entity::worker_lease;
 use migration::{Installed, WORKER_LEASES};
 use odometer_database::{
-    backoff::Backoff,
     connection::Health,
     failure::{Cause, StatementFailure},
+    retry::{AttemptError, Retry},
     session::DatabaseConnection,
 };
 
@@ -25,34 +25,12 @@ use crate::heartbeat::HeartbeatGuard;
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::worker_lease::attempt";
 
-/// Why an attempt did not succeed.
-pub(crate) enum LeaseAttemptError {
-    /// Trying again gives the same answer.
-    Final(LeaseError),
-    /// Another writer came first.
-    Conflict,
-    Failed(StatementFailure),
-}
+/// The outcome of one attempt.
+pub(crate) type LeaseAttempted<T> = Result<T, AttemptError<LeaseError>>;
 
-impl LeaseAttemptError {
-    /// Returns the error for the caller if no further attempt is made.
-    pub(crate) fn untried(self) -> LeaseError {
-        match self {
-            Self::Final(error) => error,
-            Self::Conflict | Self::Failed(_) => LeaseError::Unavailable,
-        }
-    }
-}
-
-impl From<LeaseError> for LeaseAttemptError {
+impl From<LeaseError> for AttemptError<LeaseError> {
     fn from(error: LeaseError) -> Self {
         Self::Final(error)
-    }
-}
-
-impl From<StatementFailure> for LeaseAttemptError {
-    fn from(failure: StatementFailure) -> Self {
-        Self::Failed(failure)
     }
 }
 
@@ -100,42 +78,38 @@ impl Database {
         attempt: impl Fn(u32) -> Fut,
     ) -> Result<T, LeaseError>
     where
-        Fut: Future<Output = Result<T, LeaseAttemptError>>,
+        Fut: Future<Output = LeaseAttempted<T>>,
     {
-        let mut backoff = Backoff::new(&self.settings.statement);
+        let mut retry =
+            Retry::until(until, &self.settings.statement).at_most(self.settings.attempts);
         let mut call = UncertainCall::default();
-        let (mut n_attempts, mut n_conflicts) = (0, 0);
+        let mut n_conflicts = 0;
         loop {
-            n_attempts += 1;
             let outcome = match self.know_leases(until).await {
                 Ok(()) => attempt(n_conflicts).await,
                 Err(error) => Err(error),
             };
-            match outcome {
+            let error = match outcome {
                 Ok(done) => return Ok(done),
-                Err(LeaseAttemptError::Conflict) => n_conflicts += 1,
-                Err(LeaseAttemptError::Final(error)) => return Err(call.caller_error(error)),
-                Err(LeaseAttemptError::Failed(failure)) => self.judge(&failure, &mut call)?,
-            }
-            if n_attempts >= self.settings.attempts || Instant::now() >= until {
-                return Err(call.caller_error(LeaseError::Deadline));
-            }
-            backoff.wait(until).await;
+                Err(error) => error,
+            };
+            n_conflicts += u32::from(matches!(error, AttemptError::Conflict));
+            let judge = |failure: &StatementFailure| {
+                // Whether the statement may be in the database counts for every cause.
+                call.note(failure);
+                self.judge(failure)
+            };
+            let going_on = retry.after(error, judge, LeaseError::Deadline).await;
+            going_on.map_err(|error| call.caller_error(error))?;
         }
     }
 
     /// Decides whether another attempt may help after a failure.
     ///
     /// # Errors
-    /// What to say to the caller, if no attempt can help.
-    fn judge(
-        &self,
-        failure: &StatementFailure,
-        call: &mut UncertainCall,
-    ) -> Result<(), LeaseError> {
-        // First note whether the statement may be in the database. This holds for every cause.
-        call.note(failure);
-        let error = match failure.cause() {
+    /// The error of the call, if no attempt can help.
+    fn judge(&self, failure: &StatementFailure) -> Result<(), LeaseError> {
+        Err(match failure.cause() {
             Cause::Contention
             | Cause::Interrupted
             | Cause::Duplicate
@@ -153,8 +127,7 @@ impl Database {
                 tracing::error!(target: TARGET, error = %text, "the database refuses a statement about a worker id");
                 LeaseError::Unavailable
             }
-        };
-        Err(call.caller_error(error))
+        })
     }
 
     /// Checks that the database answers and that its schema has leases. The schema is read until it
@@ -162,7 +135,7 @@ impl Database {
     ///
     /// # Errors
     /// `Unavailable`, `OldSchema`, or the failure of the read.
-    pub(crate) async fn know_leases(&self, until: Instant) -> Result<(), LeaseAttemptError> {
+    pub(crate) async fn know_leases(&self, until: Instant) -> LeaseAttempted<()> {
         if self.health() != Health::Up {
             return Err(LeaseError::Unavailable.into());
         }
@@ -259,7 +232,7 @@ impl Database {
         id: (&WorkerPool, u32),
         row: Option<&worker_lease::Model>,
         baseline: &LeaseBaseline,
-    ) -> Result<(), LeaseAttemptError> {
+    ) -> LeaseAttempted<()> {
         let version = row.map_or(0, |row| row.version);
         let (n_recoveries, sent) = (baseline.guard.n_recoveries(), baseline.sent.sent);
         match self
@@ -267,7 +240,7 @@ impl Database {
             .judge(id, version, n_recoveries, sent)
         {
             LeaseRowCheck::Fits => Ok(()),
-            LeaseRowCheck::ReadTooEarly => Err(LeaseAttemptError::Conflict),
+            LeaseRowCheck::ReadTooEarly => Err(AttemptError::Conflict),
             LeaseRowCheck::WentBack => {
                 self.note_lease_went_back(n_recoveries);
                 Err(LeaseError::WentBack.into())

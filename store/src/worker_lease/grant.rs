@@ -7,13 +7,14 @@ use entity::worker_lease;
 use migration::WORKER_LEASES;
 use odometer_database::{
     failure::{Cause, StatementFailure},
+    retry::AttemptError,
     session::DatabaseConnection,
 };
 use parking_lot::Mutex;
 use sea_orm::DbErr;
 
 use super::{
-    attempt::{LeaseAttemptError, certain},
+    attempt::{LeaseAttempted, certain},
     baseline::{LeaseBaseline, SentAt},
     choice::{self, LeaseCandidate, Question},
     lease::{
@@ -80,11 +81,7 @@ impl Database {
         leased
     }
 
-    async fn try_to_lease(
-        &self,
-        call: &LeaseCall,
-        n_conflicts: u32,
-    ) -> Result<LeaseGrant, LeaseAttemptError> {
+    async fn try_to_lease(&self, call: &LeaseCall, n_conflicts: u32) -> LeaseAttempted<LeaseGrant> {
         // An earlier attempt may have got an id, or another writer is here: only a look can tell.
         let uncertain = call.uncertain.lock().clone();
         let uncertain: Vec<u32> = uncertain.iter().map(|(key, _)| key.worker).collect();
@@ -96,7 +93,7 @@ impl Database {
                 .take(call, row.worker, row.version, Some(&row), baseline)
                 .await
             {
-                Err(LeaseAttemptError::Conflict) => {}
+                Err(AttemptError::Conflict) => {}
                 done => return done,
             }
         }
@@ -173,7 +170,7 @@ impl Database {
         version: i64,
         seen: Option<&worker_lease::Model>,
         baseline: LeaseBaseline,
-    ) -> Result<LeaseGrant, LeaseAttemptError> {
+    ) -> LeaseAttempted<LeaseGrant> {
         let wanted = &call.wanted;
         let from_ms = baseline.unused_from_ms(wanted.pool.is_named(), seen);
         let (until_ms, expires_ms) = baseline.ends_ms(wanted.ttl);
@@ -205,7 +202,7 @@ impl Database {
         match writing.await {
             Ok(()) => Ok(LeaseGrant::of(key, &written, &baseline)),
             Err(error) => {
-                if let LeaseAttemptError::Failed(StatementFailure::MayHaveCommitted(_)) = error {
+                if let AttemptError::Failed(StatementFailure::MayHaveCommitted(_)) = error {
                     let uncertain = LeaseKey { version: 0, ..key };
                     call.uncertain.lock().push((uncertain, from_ms));
                 }
@@ -225,7 +222,7 @@ impl Database {
         written: &worker_lease::Model,
         n_recoveries: u64,
         statement: impl FnOnce(DatabaseConnection) -> Fut,
-    ) -> Result<(), LeaseAttemptError>
+    ) -> LeaseAttempted<()>
     where
         Fut: Future<Output = Result<bool, DbErr>> + Send + 'static,
     {
@@ -236,7 +233,7 @@ impl Database {
             }
             Ok(false) | Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
                 self.known.forget(written);
-                Err(LeaseAttemptError::Conflict)
+                Err(AttemptError::Conflict)
             }
             Err(failure) => Err(failure.into()),
         }

@@ -10,7 +10,6 @@ use sea_orm::{
 };
 
 use super::{
-    attempt::LeaseAttemptError,
     lease::{LeaseError, LeaseRow, WorkerPool, signed, unsigned},
     look,
 };
@@ -29,7 +28,7 @@ impl Database {
     ) -> Result<Vec<LeaseRow>, LeaseError> {
         let until = Instant::now() + self.settings.deadline;
         let known = self.know_leases(until).await;
-        known.map_err(LeaseAttemptError::untried)?;
+        known.map_err(|error| error.untried(LeaseError::Unavailable))?;
         let reading = self.attempts(Repeat::Any, |database| {
             rows(database, pool.key(), after.map_or(-1, signed), limit)
         });

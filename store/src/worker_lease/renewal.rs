@@ -7,10 +7,11 @@ use std::{
 };
 
 use entity::worker_lease;
+use odometer_database::retry::AttemptError;
 use odometer_process::faults::{self, Fault};
 
 use super::{
-    attempt::{LeaseAttemptError, certain},
+    attempt::{LeaseAttempted, certain},
     baseline::{LeaseBaseline, SentAt},
     lease::{LeaseError, LeaseGrant, LeaseKey, millis, signed},
     look, statements,
@@ -58,12 +59,12 @@ impl Database {
         key: &LeaseKey,
         ttl: Option<Duration>,
         until: Instant,
-    ) -> Result<LeaseGrant, LeaseAttemptError> {
+    ) -> LeaseAttempted<LeaseGrant> {
         let guard = self.guard()?;
         let remembered = self.remembered_lease(key, guard.n_recoveries());
         if let (Some(row), Some(baseline)) = (remembered, self.remembered_baseline(guard)) {
             match self.renew(key, row, ttl, baseline, until).await {
-                Err(LeaseAttemptError::Conflict) => {}
+                Err(AttemptError::Conflict) => {}
                 done => return done,
             }
         }
@@ -84,7 +85,7 @@ impl Database {
         ttl: Option<Duration>,
         baseline: LeaseBaseline,
         until: Instant,
-    ) -> Result<LeaseGrant, LeaseAttemptError> {
+    ) -> LeaseAttempted<LeaseGrant> {
         let former = Duration::from_millis(u64::try_from(seen.ttl_ms).unwrap_or(0));
         let ttl = ttl.unwrap_or(former);
         let (until_ms, expires_ms) = baseline.ends_ms(ttl);
@@ -129,11 +130,7 @@ impl Database {
             .await
     }
 
-    async fn try_to_end(
-        &self,
-        call: &EndCall<'_>,
-        n_conflicts: u32,
-    ) -> Result<(), LeaseAttemptError> {
+    async fn try_to_end(&self, call: &EndCall<'_>, n_conflicts: u32) -> LeaseAttempted<()> {
         let (until, unused_from_ms) = (call.until, call.unused_from_ms);
         let guard = self.guard()?;
         // After a conflict, what is remembered may be the renewal that this call met. Its caller may
@@ -143,7 +140,7 @@ impl Database {
         let remembered = remembered.filter(|row| !has_met && is_in(row, unused_from_ms));
         if let Some(row) = remembered {
             match self.end(row, unused_from_ms, guard, until).await {
-                Err(LeaseAttemptError::Conflict) => {
+                Err(AttemptError::Conflict) => {
                     call.is_otherwise.store(true, Ordering::Relaxed);
                 }
                 done => return done,
@@ -175,7 +172,7 @@ impl Database {
         unused_from_ms: Option<i64>,
         guard: HeartbeatGuard,
         until: Instant,
-    ) -> Result<(), LeaseAttemptError> {
+    ) -> LeaseAttempted<()> {
         let written = worker_lease::Model {
             ended: true,
             reserved_until: unused_from_ms.unwrap_or(seen.reserved_until),
@@ -203,7 +200,7 @@ impl Database {
         &self,
         key: &LeaseKey,
         until: Instant,
-    ) -> Result<(worker_lease::Model, LeaseBaseline), LeaseAttemptError> {
+    ) -> LeaseAttempted<(worker_lease::Model, LeaseBaseline)> {
         let (sent, guard) = (SentAt::read(), self.guard()?);
         let (pool, worker, guard_copy) = (key.pool.key(), key.worker, guard.clone());
         let looking = self.connection.run(until, |database| {
