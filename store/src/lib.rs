@@ -29,6 +29,7 @@ mod installation_id;
 mod journal;
 mod meta_row;
 mod outcome;
+mod outliving;
 mod placement;
 mod queries;
 mod redis;

@@ -18,7 +18,7 @@ use odometer_core::{definition::Order, name::SequenceName, period::CounterKey};
 use odometer_database::{connection::Health, tasks::Tasks};
 use odometer_process::metrics::RedisMetrics;
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, time::timeout};
+use tokio::time::timeout;
 
 use super::counters::Counters;
 use super::scripts::WindowState;
@@ -29,7 +29,7 @@ use crate::redis::{rendezvous, row};
 use crate::reservation::{attempts::Reservation, counter_read::StrictIn, request::Reserved};
 use crate::rows::counter::WindowRow as InRow;
 use crate::settings::Process;
-use crate::{Fallback, RedisHealth, ReserveRequest, ServingRedis, StoreError, Unpublished, Want};
+use crate::{Fallback, RedisHealth, ReserveRequest, ServingRedis, StoreError, Want};
 
 /// The time between two updates of the metric that says how long ceilings last.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -76,18 +76,6 @@ impl RedisStore {
         self.database.tasks()
     }
 
-    /// Reserves numbers in a task that nobody cancels. The receiver gets the outcome.
-    pub(crate) fn reserve(
-        self: &Arc<Self>,
-        request: ReserveRequest,
-    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
-        let store = Arc::clone(self);
-        self.database
-            .reserve_by(request, move |request| async move {
-                Box::pin(store.reserve_now(request)).await
-            })
-    }
-
     pub(crate) fn metrics(&self) -> &RedisMetrics {
         &self.database.metrics.redis
     }
@@ -111,7 +99,8 @@ impl RedisStore {
         }
     }
 
-    async fn reserve_now(
+    /// Reserves numbers: in Redis if the order is strict, else in the database.
+    pub(crate) async fn reserve(
         self: &Arc<Self>,
         request: ReserveRequest,
     ) -> Result<Reserved, StoreError> {

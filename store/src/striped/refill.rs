@@ -1,14 +1,6 @@
-//! Reserves a block: asks the members that are well one after the other, until one of them gives
-//! the numbers.
-//!
-//! A member that fails costs at most its part of the deadline, and is then passed over. If every
-//! member refuses, the caller is refused. One refusal is enough if its reason holds for all
-//! members.
+//! Reserves a block for an actor: of the only database, or of the first member that gives it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use futures_util::future::join_all;
 use odometer_process::faults::{self, Fault};
@@ -17,102 +9,26 @@ use tracing::Instrument as _;
 
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 
-use super::memory::CounterView;
+use super::{memory::CounterView, walk::Walk};
 use crate::{
     ReserveRequest, Reserved, Resolved, SeenCounter, Unpublished,
     error::StoreError,
-    reservation::stripe_constraints::{Agreed, StripeConstraints},
+    reservation::{
+        attempts::Reservation,
+        entry::ReservationGauge,
+        stripe_constraints::{Agreed, StripeConstraints},
+    },
     store::Store,
 };
 
-/// While other members are well, a member may take at most 1/`DEADLINE_PARTS` of the time that is
-/// left.
-const DEADLINE_PARTS: u32 = 5;
-/// The least time that a member gets, so that members are not passed over only because the deadline
-/// is near.
-const MIN: Duration = Duration::from_millis(100);
 /// The most tries in one member that is behind the other members.
 const MAX_TRIES: usize = 4;
-
-/// What the members have refused.
-#[derive(Default)]
-struct Refusals {
-    /// How many numbers are left in the members that have too few.
-    left: u64,
-    is_exhausted: bool,
-    /// The largest range that one of the members would give.
-    limit: Option<u64>,
-    went_back: bool,
-    is_away: bool,
-    is_late: bool,
-    /// A reason that holds in one member, and need not hold in another.
-    here: Option<StoreError>,
-}
-
-impl Refusals {
-    /// Notes why a member gave nothing.
-    ///
-    /// # Errors
-    /// The reason, if no other member would say something else.
-    fn note(&mut self, error: StoreError) -> Result<(), StoreError> {
-        if let StoreError::Exhausted { left } = error {
-            self.left = self.left.saturating_add(left);
-            self.is_exhausted = true;
-        } else if let StoreError::TooLarge { limit } = error {
-            self.limit = self.limit.max(Some(limit));
-        } else if matches!(error, StoreError::Unavailable) {
-            self.is_away = true;
-        } else if matches!(error, StoreError::Deadline | StoreError::Behind) {
-            self.is_late = true;
-        } else if matches!(error, StoreError::WentBack) {
-            self.went_back = true;
-        } else if matches!(
-            error,
-            StoreError::Broken(_) | StoreError::TooManyPeriods { .. }
-        ) {
-            self.here.get_or_insert(error);
-        } else {
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    /// Returns why there are no numbers. A member that is away may have some.
-    fn reason(self) -> StoreError {
-        if self.went_back {
-            StoreError::WentBack
-        } else if self.is_late {
-            StoreError::Deadline
-        } else if self.is_away {
-            StoreError::Unavailable
-        } else if let Some(error) = self.here {
-            error
-        } else if let Some(limit) = self.limit {
-            StoreError::TooLarge { limit }
-        } else if self.is_exhausted {
-            StoreError::Exhausted { left: self.left }
-        } else {
-            StoreError::Unavailable
-        }
-    }
-}
 
 impl Store {
     /// Reserves a block in a task that nobody cancels.
     ///
     /// If the receiver is gone when the block arrives, the block counts as abandoned.
     pub(crate) fn reserve(
-        self: &Arc<Self>,
-        request: ReserveRequest,
-    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
-        match (&self.redis, self.only()) {
-            (Some(redis), _) => redis.reserve(request),
-            (None, Some(only)) => only.reserve(request),
-            (None, None) => self.reserve_of_members(request),
-        }
-    }
-
-    fn reserve_of_members(
         self: &Arc<Self>,
         request: ReserveRequest,
     ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
@@ -137,6 +53,18 @@ impl Store {
     }
 
     async fn refill(&self, request: ReserveRequest) -> Result<Reserved, StoreError> {
+        let Some(only) = self.only() else {
+            return Box::pin(self.refill_of_members(&request)).await;
+        };
+        let _turn = only.permit_for_prefetch(&request).await;
+        let _gauge = ReservationGauge::enter(only);
+        match &self.redis {
+            Some(redis) => Box::pin(redis.reserve(request)).await,
+            None => Reservation::new(only, request).run().await,
+        }
+    }
+
+    async fn refill_of_members(&self, request: &ReserveRequest) -> Result<Reserved, StoreError> {
         let until = Instant::now() + self.bounds.deadline;
         let name = &request.key.sequence;
         let mut agreed = match (self.agreements.get(name), &request.known) {
@@ -154,42 +82,22 @@ impl Store {
             // unload.
             self.memory.look_for_returned(&request.key);
         }
-        let mut refused = Refusals::default();
-        let first = self.memory.round_robin(&request.key);
-        for k in self.order(first) {
-            let now = Instant::now();
-            if now >= until {
-                return Err(StoreError::Deadline);
-            }
-            match self.refill_from(k, &request, &mut agreed, until).await {
-                Ok(reserved) => {
-                    self.member(k)?.succeed();
-                    return Ok(reserved);
-                }
-                Err(error) => {
-                    let is_ill = matches!(
-                        error,
-                        StoreError::Unavailable | StoreError::Deadline | StoreError::WentBack
-                    );
-                    refused.note(error)?;
-                    if is_ill {
-                        self.member(k)?.fail();
-                    }
-                }
+        let order = self.order(self.memory.round_robin(&request.key));
+        let mut walk = Walk::new(self, order, until);
+        while let Some((k, member)) = walk.next()? {
+            let answer = self.refill_from(k, request, &mut agreed, until).await;
+            if let Some(reserved) = walk.note(member, answer)? {
+                return Ok(reserved);
             }
         }
-        Err(refused.reason())
-    }
-
-    /// Returns all members in the order in which they are asked. Members that are well come first,
-    /// from `first` on. The other members are a last resort.
-    pub(crate) fn order(&self, first: usize) -> Vec<usize> {
-        let n = self.members.len();
-        let round = (0..n).map(|at| first.wrapping_add(at) % n.max(1));
-        let is_well = |k: &usize| self.members.get(*k).is_some_and(|member| member.is_well());
-        let (mut well, ill): (Vec<usize>, Vec<usize>) = round.partition(is_well);
-        well.extend(ill);
-        well
+        let reason = walk.reason(StoreError::Unavailable);
+        // Callers do not know that a member can be behind the others.
+        let is_behind = matches!(reason, StoreError::Behind);
+        Err(if is_behind {
+            StoreError::Deadline
+        } else {
+            reason
+        })
     }
 
     /// Reserves a block in one member. If the member is behind, it catches up first.
@@ -224,7 +132,11 @@ impl Store {
                 until: Some(self.part_of(k, until)),
             };
             let asked = self.request_of(request, agreed, view);
-            let error = match member.database.reserve_in_member(asked, constraints).await {
+            let gauge = ReservationGauge::enter(&member.database);
+            let reservation = Reservation::new(&member.database, asked);
+            let outcome = reservation.constrained_by(constraints).run().await;
+            drop(gauge);
+            let error = match outcome {
                 Ok(reserved) => return Ok(self.note(k, n_outages, is_caught_up, reserved)),
                 Err(error) => error,
             };
@@ -234,23 +146,6 @@ impl Store {
             }
             *agreed = self.settle(k, &request.key.sequence, agreed, until).await?;
         }
-    }
-
-    /// Says whether another member is well.
-    fn has_others(&self, k: usize) -> bool {
-        let mut others = self.members.iter().enumerate();
-        others.any(|(other, member)| other != k && member.is_well())
-    }
-
-    /// Returns until when one member may take: a part of the time that is left, or all of it if no
-    /// other member is well.
-    pub(crate) fn part_of(&self, k: usize, until: Instant) -> Instant {
-        if !self.has_others(k) {
-            return until;
-        }
-        let now = Instant::now();
-        let part = until.saturating_duration_since(now) / DEADLINE_PARTS;
-        (now + part.max(MIN)).min(until)
     }
 
     /// Builds the request to one member. It contains what is known of the counter in that member.
@@ -418,25 +313,5 @@ impl Store {
         self.repair_decided(k, name, newest, until).await?;
         let (definition, version) = (&newest.definition, newest.version());
         Ok(self.agreements.learn(name, definition, version))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_one_database_cannot_give_is_asked_of_the_others() {
-        let mut refused = Refusals::default();
-        let broken = StoreError::Broken("a row is gone".to_owned());
-        assert!(refused.note(broken).is_ok());
-        assert!(
-            refused
-                .note(StoreError::TooManyPeriods { limit: 1 })
-                .is_ok()
-        );
-        assert!(matches!(refused.reason(), StoreError::Broken(_)));
-        let mut refused = Refusals::default();
-        assert!(refused.note(StoreError::PeriodRemoved).is_err());
     }
 }

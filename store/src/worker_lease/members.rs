@@ -15,41 +15,7 @@ use odometer_process::clock::now_ms;
 use super::lease::{
     LeaseError, LeaseGrant, LeaseRow, LeaseWanted, Share, WorkerChoice, WorkerPool, workers,
 };
-use crate::{database::Database, store::Store};
-
-/// Returns how much a refusal says for the whole store. A member that is away may have an id, so
-/// that no id is free says least.
-fn weight(refused: &LeaseError) -> u8 {
-    match refused {
-        // A member may have leased an id, which it takes back by itself.
-        LeaseError::MayHaveHappened => 6,
-        // These reasons hold in one member, and need not hold in another.
-        LeaseError::Held { .. }
-        | LeaseError::Lost
-        | LeaseError::OtherWidth { .. }
-        | LeaseError::ClockAhead { .. }
-        | LeaseError::TooManyPools { .. }
-        | LeaseError::NotOfTheLease { .. }
-        | LeaseError::OldSchema => 5,
-        LeaseError::NoneUsable { .. } => 4,
-        LeaseError::WentBack => 3,
-        LeaseError::Deadline => 2,
-        LeaseError::Unavailable => 1,
-        LeaseError::NoneFree { .. } => 0,
-    }
-}
-
-/// Returns why neither of two members has an id. If both will have one, the earlier time counts.
-fn both(one: LeaseError, other: LeaseError) -> LeaseError {
-    match (one, other) {
-        (LeaseError::NoneUsable { from_ms: one }, LeaseError::NoneUsable { from_ms: other }) => {
-            let from_ms = one.min(other);
-            LeaseError::NoneUsable { from_ms }
-        }
-        (one, other) if weight(&other) > weight(&one) => other,
-        (one, _) => one,
-    }
-}
+use crate::{database::Database, store::Store, striped::walk::Walk};
 
 impl Store {
     /// Leases an id of one of the databases. `place` is the store's place in the configuration.
@@ -128,36 +94,16 @@ impl Store {
         place: usize,
         until: Instant,
     ) -> Result<LeaseGrant, LeaseError> {
-        let workers = workers(wanted.bits);
-        let mut refused = LeaseError::NoneFree { workers };
-        for k in order {
-            if Instant::now() >= until {
-                return Err(LeaseError::Deadline);
-            }
-            let Some(member) = self.members.get(*k) else {
-                continue;
-            };
-            let part = self.part_of(*k, until);
-            let error = match member.database.lease(wanted.clone(), place, part).await {
-                Ok(lease) => {
-                    member.succeed();
-                    return Ok(lease);
-                }
-                Err(error) => error,
-            };
-            let is_ill = matches!(
-                error,
-                LeaseError::Unavailable
-                    | LeaseError::Deadline
-                    | LeaseError::MayHaveHappened
-                    | LeaseError::WentBack
-            );
-            refused = both(refused, error);
-            if is_ill {
-                member.fail();
+        let mut walk = Walk::new(self, order.to_vec(), until);
+        while let Some((k, member)) = walk.next()? {
+            let part = self.part_of(k, until);
+            let answer = member.database.lease(wanted.clone(), place, part).await;
+            if let Some(lease) = walk.note(member, answer)? {
+                return Ok(lease);
             }
         }
-        Err(refused)
+        let workers = workers(wanted.bits);
+        Err(walk.reason(LeaseError::NoneFree { workers }))
     }
 
     /// Returns the members that have ids of this width, in the order in which they are asked. A
@@ -183,44 +129,5 @@ impl Store {
             order.insert(0, former);
         }
         order
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn reason(errors: Vec<LeaseError>) -> LeaseError {
-        let none = LeaseError::NoneFree { workers: 1024 };
-        errors.into_iter().fold(none, both)
-    }
-
-    #[test]
-    fn what_one_database_lacks_another_may_have() {
-        let none = || LeaseError::NoneFree { workers: 1024 };
-        let late = |from_ms| LeaseError::NoneUsable { from_ms };
-        assert!(matches!(
-            reason(vec![none(), none()]),
-            LeaseError::NoneFree { workers: 1024 }
-        ));
-        assert!(matches!(
-            reason(vec![none(), LeaseError::Unavailable]),
-            LeaseError::Unavailable
-        ));
-        let earliest = reason(vec![late(9), none(), late(7)]);
-        assert!(matches!(earliest, LeaseError::NoneUsable { from_ms: 7 }));
-        assert!(matches!(
-            reason(vec![
-                none(),
-                LeaseError::MayHaveHappened,
-                LeaseError::Unavailable
-            ]),
-            LeaseError::MayHaveHappened
-        ));
-        let ahead = LeaseError::ClockAhead { by_ms: 400_000 };
-        assert!(matches!(
-            reason(vec![none(), ahead]),
-            LeaseError::ClockAhead { .. }
-        ));
     }
 }

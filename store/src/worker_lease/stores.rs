@@ -1,19 +1,14 @@
 //! Offers the leases of all stores.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use tokio::{sync::oneshot, task::JoinError};
-use tracing::Instrument as _;
 
-use crate::Stores;
-use crate::worker_lease::{
+use super::{
     lease::{LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MAX_LISTED, WorkerPool},
     token::Token,
 };
+use crate::{outliving::Outliving, store::Store, stores::Stores};
 
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::worker_lease";
@@ -26,21 +21,21 @@ impl Stores {
     /// This call gives no lease. If an attempt may have leased an id, that id is taken back in the
     /// background.
     pub fn lease<'a>(
-        self: &'a Arc<Self>,
+        &'a self,
         store: &'a str,
         wanted: LeaseWanted,
     ) -> BoxFuture<'a, Result<LeaseGrant, LeaseError>> {
         Box::pin(async move {
             let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
-            let stores = Arc::clone(self);
-            let (answer, receiver) = oneshot::channel();
-            let leasing = async move {
-                let leased = stores.at(index).lease(wanted, index).await;
-                stores.tell(answer, leased);
+            let store = Arc::clone(self.at(index));
+            let (tasks, leasing_store) = (store.tasks().clone(), Arc::clone(&store));
+            let leasing = async move { leasing_store.lease(wanted, index).await };
+            let unheard = move |leased| {
+                if let Ok(lease) = leased {
+                    store.take_back(lease);
+                }
             };
-            self.at(index).tasks().spawn(leasing.in_current_span());
-            // The sender is gone only if the store is, at the end.
-            receiver.await.unwrap_or(Err(LeaseError::Unavailable))
+            Outliving::new(tasks, leasing, unheard).await
         })
     }
 
@@ -50,7 +45,7 @@ impl Stores {
     /// # Errors
     /// The lease is as it was, or with `MayHaveHappened` perhaps renewed. You can ask again.
     pub fn renew_lease<'a>(
-        self: &'a Arc<Self>,
+        &'a self,
         key: &'a LeaseKey,
         ttl: Option<Duration>,
     ) -> BoxFuture<'a, Result<LeaseGrant, LeaseError>> {
@@ -58,10 +53,10 @@ impl Stores {
             let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
             let (key, tasks) = (key.clone(), database.tasks().clone());
             let renewing = async move {
-                let until = Instant::now() + database.settings.deadline;
+                let until = database.deadline();
                 database.renew_lease(&key, ttl, until).await
             };
-            ended(tasks.spawn(renewing.in_current_span()).await)
+            Outliving::new(tasks, renewing, drop).await
         })
     }
 
@@ -71,7 +66,7 @@ impl Stores {
     /// # Errors
     /// The lease may be held until it expires. You can ask again.
     pub fn give_back_lease<'a>(
-        self: &'a Arc<Self>,
+        &'a self,
         key: &'a LeaseKey,
         unused_from_ms: Option<i64>,
     ) -> BoxFuture<'a, Result<(), LeaseError>> {
@@ -79,10 +74,10 @@ impl Stores {
             let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
             let (key, tasks) = (key.clone(), database.tasks().clone());
             let ending = async move {
-                let until = Instant::now() + database.settings.deadline;
+                let until = database.deadline();
                 database.give_back_lease(&key, unused_from_ms, until).await
             };
-            ended(tasks.spawn(ending.in_current_span()).await)
+            Outliving::new(tasks, ending, drop).await
         })
     }
 
@@ -143,24 +138,14 @@ impl Stores {
             Ok(rows.into_iter().find(|row| row.worker == worker))
         })
     }
-
-    /// Sends the outcome to the caller of a lease. If nobody waits for it any more, the lease is
-    /// given back.
-    fn tell(
-        &self,
-        answer: oneshot::Sender<Result<LeaseGrant, LeaseError>>,
-        leased: Result<LeaseGrant, LeaseError>,
-    ) {
-        if let Err(Ok(lease)) = answer.send(leased) {
-            tracing::debug!(target: TARGET, "a lease that nobody waits for any more is given back");
-            if let Ok(database) = self.at(lease.key.store).database_of(lease.key.worker) {
-                database.take_back(lease.key, lease.from_ms, lease.ttl);
-            }
-        }
-    }
 }
 
-/// Returns the outcome of a task. Only the end of this process stops such a task.
-fn ended<T>(outcome: Result<Result<T, LeaseError>, JoinError>) -> Result<T, LeaseError> {
-    outcome.unwrap_or(Err(LeaseError::MayHaveHappened))
+impl Store {
+    /// Takes back a lease that nobody waits for any more.
+    fn take_back(&self, lease: LeaseGrant) {
+        tracing::debug!(target: TARGET, "a lease that nobody waits for any more is given back");
+        if let Ok(database) = self.database_of(lease.key.worker) {
+            database.take_back(lease.key, lease.from_ms, lease.ttl);
+        }
+    }
 }
