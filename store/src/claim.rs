@@ -62,12 +62,10 @@ impl Database {
                 installation: self.identity.installation.of(&definition.store),
             },
         };
-        match self.create(&new).await? {
-            Creation::Created(_) => Ok(LocalPlacement::Elsewhere(Arc::clone(definition))),
-            Creation::Exists | Creation::Contradicted | Creation::TooLow => {
-                self.placement_of(name).await
-            }
+        if let Creation::Created(_) = self.create(&new).await? {
+            return Ok(LocalPlacement::Elsewhere(Arc::clone(definition)));
         }
+        self.placement_of(name).await
     }
 }
 

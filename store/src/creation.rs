@@ -24,7 +24,7 @@ use sea_orm::DbErr;
 
 use crate::{
     database::Database,
-    error::{Attempted, StoreError, survive},
+    error::{self, Attempted, StoreError, survive},
     heartbeat::HeartbeatGuard,
     outcome::Resolved,
     rows::{
@@ -69,16 +69,35 @@ pub(crate) enum NewRow {
 pub(crate) enum Creation {
     /// The counter is as it was written; `None` for a claim, which has no counter.
     Created(Option<Resolved>),
-    /// There is a row of this name already, perhaps of an earlier attempt.
+    /// There is a row of this name already, perhaps of an earlier attempt. A repair has brought the
+    /// row up to the other members.
     Exists,
     /// The store went back.
     Contradicted,
     /// The sequence would begin below what was seen of its name.
     TooLow,
+    /// There is a row of this name, whose counter is gone.
+    MissingCounter,
+}
+
+impl Creation {
+    /// Ends the transaction of a creation: commits what is there now, and nothing else.
+    ///
+    /// # Errors
+    /// The failure of the transaction.
+    pub(crate) async fn end(self, transaction: DatabaseTransaction) -> Result<Self, DbErr> {
+        match &self {
+            Self::Created(_) | Self::Exists => transaction.commit().await?,
+            Self::Contradicted | Self::TooLow | Self::MissingCounter => {
+                transaction.rollback().await?;
+            }
+        }
+        Ok(self)
+    }
 }
 
 impl Database {
-    /// Creates a name, or finds that it exists. Returns nothing else.
+    /// Creates a name, or finds that it exists.
     ///
     /// # Errors
     /// `TooMany`, `WentBack`, or why the database did not answer.
@@ -105,13 +124,28 @@ impl Database {
         } else {
             self.admit_one_more(until).await?;
         }
-        match self.create_once(new.clone(), guard.clone(), until).await? {
-            Creation::Contradicted => Err(self.contradicted_by(&guard).into()),
+        let creating = self.create_once(new.clone(), guard.clone(), until);
+        Ok(self.check_created(&new.name, &guard, creating.await?)?)
+    }
+
+    /// Refuses a creation that left nothing, and notes what this says of the database.
+    ///
+    /// # Errors
+    /// `WentBack`, or `Broken` if the counter is gone.
+    pub(crate) fn check_created(
+        &self,
+        name: &SequenceName,
+        guard: &HeartbeatGuard,
+        creation: Creation,
+    ) -> Result<Creation, StoreError> {
+        match creation {
+            Creation::Created(_) | Creation::Exists => Ok(creation),
+            Creation::Contradicted => Err(self.contradicted_by(guard)),
             Creation::TooLow => {
-                self.heartbeat.note_name_went_back(&new.name);
-                Err(StoreError::WentBack.into())
+                self.heartbeat.note_name_went_back(name);
+                Err(StoreError::WentBack)
             }
-            creation @ (Creation::Created(_) | Creation::Exists) => Ok(creation),
+            Creation::MissingCounter => Err(error::without_counter(name)),
         }
     }
 
@@ -177,13 +211,7 @@ async fn create(
         Some(baseline) => insert(&transaction, &new, stripe, baseline).await?,
         None => Creation::Contradicted,
     };
-    match &creation {
-        Creation::Created(_) => transaction.commit().await?,
-        Creation::Exists | Creation::Contradicted | Creation::TooLow => {
-            transaction.rollback().await?;
-        }
-    }
-    Ok(creation)
+    creation.end(transaction).await
 }
 
 /// Inserts the rows of a name, in a transaction that holds the baseline.

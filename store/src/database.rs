@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize},
     },
     time::{Duration, Instant},
 };
@@ -36,7 +36,6 @@ use crate::{
     journal::writer::Journal,
     outcome::{Contact, News, ServingDatabase},
     reservation::uncertain_writes::UncertainWrites,
-    rows::block::{BlockFate, JournalRow},
     schema,
     settings::{DatabaseSettings, OpenFor, Process, StoreLimits},
     worker_lease::{row_cache::LeaseRowCache, unconfirmed::UnconfirmedLeases},
@@ -80,6 +79,7 @@ pub(crate) struct Database {
     /// callers.
     pub(crate) ahead: Semaphore,
     pub(crate) in_flight: AtomicUsize,
+    /// The highest number of reservations that were under way at once since the start.
     pub(crate) peak_in_flight: AtomicUsize,
     /// The numbers of each sequence that this database counts.
     pub(crate) stripe: Stripe,
@@ -325,32 +325,6 @@ impl Database {
     /// Notes a problem of the database that does not pass by waiting.
     pub(crate) fn refuse(&self, error: StartError) {
         self.fatal.send_replace(Some(error));
-    }
-
-    /// Returns the highest number of reservations that were under way at once since the start.
-    pub(crate) fn peak_in_flight(&self) -> usize {
-        self.peak_in_flight.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn write_journal(&self, row: JournalRow, fate: BlockFate) {
-        self.journal.write(row, fate);
-    }
-
-    pub(crate) fn n_journal_rows_queued(&self) -> usize {
-        self.journal.n_queued()
-    }
-
-    pub(crate) fn n_numbers_returning(&self) -> u64 {
-        self.journal.n_returning()
-    }
-
-    pub(crate) async fn flush_journal(&self) {
-        self.journal.flush().await;
-    }
-
-    /// Returns how many tasks are alive in the database's runtime.
-    pub(crate) fn n_tasks(&self) -> usize {
-        self.connection.n_tasks()
     }
 
     pub(crate) async fn close(&self, time_limit: Duration) {

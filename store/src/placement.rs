@@ -8,7 +8,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use odometer_core::{
     definition::{Definition, DefinitionError, Order},
     name::SequenceName,
@@ -193,54 +193,67 @@ impl Stores {
         outcome
     }
 
-    /// Reads the definition and the counter of a name, in the store in which the name lives.
-    pub(crate) async fn resolve_in_placement(
-        &self,
-        name: &SequenceName,
+    /// Reads the definition and the counter of a name, which say what issues its numbers.
+    /// `last_seen` is the counter as this process last saw it. The counter never falls below this.
+    ///
+    /// # Errors
+    /// `NotFound`, `Retired`, or why the store did not answer.
+    pub fn resolve<'a>(
+        &'a self,
+        name: &'a SequenceName,
         last_seen: Option<SeenCounter>,
-    ) -> Result<ReadCounter, StoreError> {
-        for _look in 0..LOOKS {
-            let was_remembered = self.placements.get(name).is_some();
-            let index = match self.remembered_or_asked(name).await? {
-                Placement::In(index) | Placement::Claimed(index, _) => index,
-                Placement::Absent => return Err(StoreError::NotFound),
-            };
-            match self.at(index).resolve(name, last_seen).await {
-                // The name may live in another store by now.
-                Err(StoreError::NotFound | StoreError::Elsewhere(_)) if was_remembered => {
-                    self.placements.forget(name);
+    ) -> BoxFuture<'a, Result<ReadCounter, StoreError>> {
+        Box::pin(async move {
+            for _look in 0..LOOKS {
+                let was_remembered = self.placements.get(name).is_some();
+                let index = match self.remembered_or_asked(name).await? {
+                    Placement::In(index) | Placement::Claimed(index, _) => index,
+                    Placement::Absent => return Err(StoreError::NotFound),
+                };
+                match self.at(index).resolve(name, last_seen).await {
+                    // The name may live in another store by now.
+                    Err(StoreError::NotFound | StoreError::Elsewhere(_)) if was_remembered => {
+                        self.placements.forget(name);
+                    }
+                    Err(StoreError::Elsewhere(_)) if index == 0 && !self.has_one() => {}
+                    outcome => {
+                        return outcome.inspect(|_found| self.placements.note(name, index));
+                    }
                 }
-                Err(StoreError::Elsewhere(_)) if index == 0 && !self.has_one() => {}
-                outcome => return outcome.inspect(|_found| self.placements.note(name, index)),
             }
-        }
-        Err(StoreError::Deadline)
+            Err(StoreError::Deadline)
+        })
     }
 
-    /// Creates a name, and returns what was written. Outside the default store, a name is created
-    /// only after a claim. A name that exists by now is read.
-    pub(crate) async fn create_in_placement(
-        &self,
-        name: &SequenceName,
-        template: &Arc<Definition>,
+    /// Creates a sequence, and returns its definition and its counter. If the name exists by now,
+    /// they are read. Outside the default store, a name is created only after a claim.
+    ///
+    /// # Errors
+    /// `TooMany`, `Definition`, or as for [`Stores::resolve`].
+    pub fn create<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        template: &'a Arc<Definition>,
         last_seen: Option<SeenCounter>,
-    ) -> Result<ReadCounter, StoreError> {
-        for _look in 0..LOOKS {
-            let (index, definition) = match self.ask(name, true).await? {
-                Placement::In(index) if self.has_one() => (index, template),
-                Placement::In(_) => return self.resolve_in_placement(name, last_seen).await,
-                Placement::Claimed(index, ref claimed) => (index, &Arc::clone(claimed)),
-                Placement::Absent => match self.store_for_creation(name, template).await? {
-                    Some(index) => (index, template),
-                    None => continue,
-                },
-            };
-            match self.at(index).create(name, definition, last_seen).await {
-                Err(StoreError::Elsewhere(_)) if index == 0 && !self.has_one() => {}
-                outcome => return outcome.inspect(|_made| self.placements.note(name, index)),
+    ) -> BoxFuture<'a, Result<ReadCounter, StoreError>> {
+        Box::pin(async move {
+            for _look in 0..LOOKS {
+                let (index, definition) = match self.ask(name, true).await? {
+                    Placement::In(index) if self.has_one() => (index, template),
+                    Placement::In(_) => return self.resolve(name, last_seen).await,
+                    Placement::Claimed(index, ref claimed) => (index, &Arc::clone(claimed)),
+                    Placement::Absent => match self.store_for_creation(name, template).await? {
+                        Some(index) => (index, template),
+                        None => continue,
+                    },
+                };
+                match self.at(index).create(name, definition, last_seen).await {
+                    Err(StoreError::Elsewhere(_)) if index == 0 && !self.has_one() => {}
+                    outcome => return outcome.inspect(|_made| self.placements.note(name, index)),
+                }
             }
-        }
-        Err(StoreError::Deadline)
+            Err(StoreError::Deadline)
+        })
     }
 
     /// Returns the store in which to create a name that lives nowhere. `None` if another replica
@@ -275,27 +288,33 @@ impl Stores {
         )
     }
 
-    /// Changes a sequence in the store in which it lives, or creates it.
-    pub(crate) async fn alter_in_placement(
-        &self,
-        change: ChangeRequest,
-    ) -> Result<Altered, StoreError> {
-        let name = change.name.clone();
-        let may_claim = !change.act.is_dry_run();
-        for _look in 0..LOOKS {
-            let altered = match self.ask(&name, may_claim).await.map_err(not_changed)? {
-                Placement::In(index) => self.at(index).alter(self.aimed_at(index, &change)).await,
-                Placement::Claimed(index, _) => {
-                    let altered = self.at(index).alter(self.aimed_at(index, &change)).await;
-                    altered.inspect(|_| self.placements.note(&name, index))
+    /// Changes a sequence in the store in which it lives, or creates it. A change is one of its
+    /// definition, a floor, its state, or the state of one of its periods.
+    ///
+    /// # Errors
+    /// Why the sequence was not changed, or that it may have been changed.
+    pub fn alter(&self, change: ChangeRequest) -> BoxFuture<'_, Result<Altered, StoreError>> {
+        Box::pin(async move {
+            let name = change.name.clone();
+            let may_claim = !change.act.is_dry_run();
+            for _look in 0..LOOKS {
+                let placement = self.ask(&name, may_claim).await.map_err(not_changed)?;
+                let altered = match placement {
+                    Placement::In(index) => {
+                        self.at(index).alter(self.aimed_at(index, &change)).await
+                    }
+                    Placement::Claimed(index, _) => {
+                        let altered = self.at(index).alter(self.aimed_at(index, &change)).await;
+                        altered.inspect(|_| self.placements.note(&name, index))
+                    }
+                    Placement::Absent => Box::pin(self.create_by_change(&change)).await,
+                };
+                if !matches!(altered, Err(StoreError::Elsewhere(_))) {
+                    return altered;
                 }
-                Placement::Absent => Box::pin(self.create_by_change(&change)).await,
-            };
-            if !matches!(altered, Err(StoreError::Elsewhere(_))) {
-                return altered;
             }
-        }
-        Err(StoreError::NotChanged)
+            Err(StoreError::NotChanged)
+        })
     }
 
     /// Sets the store of an act's template to the store in which the name lives. So a definition

@@ -16,7 +16,7 @@ use odometer_process::metrics::Metrics;
 use tokio::sync::mpsc;
 
 use crate::{
-    BlockFate, JournalRow, News, Serving, StoreError, StoreKind, StoreLimits,
+    News, Serving, StoreError, StoreKind, StoreLimits,
     change::rules::ChangeRules,
     database::Database,
     housekeeping,
@@ -207,36 +207,6 @@ impl Store {
             .databases()
             .map(|database| Box::pin(database.reached()));
         select_all(all).await;
-    }
-
-    pub(crate) fn peak_in_flight(&self) -> usize {
-        let peaks = self.databases().map(|database| database.peak_in_flight());
-        peaks.max().unwrap_or(0)
-    }
-
-    pub(crate) fn write_journal(&self, row: JournalRow, fate: BlockFate) {
-        let k = usize::from(row.source.database);
-        if let Some(member) = self.members.get(k) {
-            member.database.write_journal(row, fate);
-        }
-    }
-
-    pub(crate) fn n_journal_rows_queued(&self) -> usize {
-        let all = self.databases();
-        all.map(|database| database.n_journal_rows_queued()).sum()
-    }
-
-    pub(crate) fn n_tasks(&self) -> usize {
-        self.databases().map(|database| database.n_tasks()).sum()
-    }
-
-    pub(crate) fn n_numbers_returning(&self) -> u64 {
-        let all = self.databases();
-        all.map(|database| database.n_numbers_returning()).sum()
-    }
-
-    pub(crate) async fn flush_journal(&self) {
-        join_all(self.databases().map(|database| database.flush_journal())).await;
     }
 
     /// Returns what starts work that must not stop half-way.

@@ -2,7 +2,7 @@
 
 use std::{
     future::Future,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -20,12 +20,12 @@ use tokio::{
 };
 
 use crate::{
-    Altered, BlockFate, ChangeRequest, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest,
-    SeenCounter, SequenceSummary, Serving, Source, StartError, StoreError, Unpublished,
+    BlockFate, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest, SeenCounter,
+    SequenceSummary, Serving, Source, StartError, StoreError, Unpublished,
+    database::Database,
     journal::recent,
     outcome::{Contact, Following},
     placement::RememberedPlacements,
-    reservation::counter_read::ReadCounter,
     settings::{OpenFor, Process, StoresSettings},
     store::Store,
 };
@@ -110,6 +110,10 @@ impl Stores {
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Store>> {
         std::iter::once(&self.default).chain(&self.others)
+    }
+
+    fn databases(&self) -> impl Iterator<Item = &Arc<Database>> {
+        self.all().flat_map(|store| store.databases())
     }
 
     /// Returns whether there is only one store, so that every name lives in it.
@@ -227,33 +231,6 @@ impl Stores {
         })
     }
 
-    /// Reads the definition and the counter of a name, which say what issues its numbers.
-    /// `last_seen` is the counter as this process last saw it. The counter never falls below this.
-    ///
-    /// # Errors
-    /// `NotFound`, `Retired`, or why the store did not answer.
-    pub fn resolve<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        last_seen: Option<SeenCounter>,
-    ) -> BoxFuture<'a, Result<ReadCounter, StoreError>> {
-        Box::pin(self.resolve_in_placement(name, last_seen))
-    }
-
-    /// Creates a sequence, and returns its definition and its counter. If the name exists by now,
-    /// they are read.
-    ///
-    /// # Errors
-    /// `TooMany`, `Definition`, or as for [`Stores::resolve`].
-    pub fn create<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        definition: &'a Arc<Definition>,
-        last_seen: Option<SeenCounter>,
-    ) -> BoxFuture<'a, Result<ReadCounter, StoreError>> {
-        Box::pin(self.create_in_placement(name, definition, last_seen))
-    }
-
     /// Reserves in a task that runs to its end. The outcome arrives at the receiver.
     pub fn reserve(
         &self,
@@ -266,36 +243,38 @@ impl Stores {
 
     /// Returns the highest number of reservations that one database had under way at once.
     pub fn peak_reservations_in_flight(&self) -> usize {
-        self.all()
-            .map(|store| store.peak_in_flight())
-            .max()
-            .unwrap_or(0)
+        let peaks = self.databases().map(|it| &it.peak_in_flight);
+        let peaks = peaks.map(|peak| peak.load(Ordering::Relaxed));
+        peaks.max().unwrap_or(0)
     }
 
     /// Queues the fate of a block for the journal of the block's database.
     pub fn write_journal(&self, row: JournalRow, fate: BlockFate) {
-        self.at(row.source.store.into()).write_journal(row, fate);
+        let store = self.at(row.source.store.into());
+        if let Some(member) = store.members.get(usize::from(row.source.database)) {
+            member.database.journal.write(row, fate);
+        }
     }
 
     /// Returns how many rows of the journals wait to be written.
     pub fn n_journal_rows_queued(&self) -> usize {
-        self.all().map(|store| store.n_journal_rows_queued()).sum()
+        self.databases().map(|it| it.journal.n_queued()).sum()
     }
 
     /// Returns how many tasks are alive in the stores' runtimes.
     pub fn n_tasks(&self) -> usize {
-        self.all().map(|store| store.n_tasks()).sum()
+        self.databases().map(|it| it.connection.n_tasks()).sum()
     }
 
     /// Returns how many numbers were given back to the journals and are not in the databases yet.
     pub fn n_numbers_returning(&self) -> u64 {
-        self.all().map(|store| store.n_numbers_returning()).sum()
+        self.databases().map(|it| it.journal.n_returning()).sum()
     }
 
     /// Waits until the journals have all rows that were queued.
     pub fn flush_journal<'a>(&'a self) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            join_all(self.all().map(|store| store.flush_journal())).await;
+            join_all(self.databases().map(|it| it.journal.flush())).await;
         })
     }
 
@@ -303,10 +282,11 @@ impl Stores {
     /// waits for all journals.
     pub fn flush_journal_of<'a>(&'a self, store: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            match self.index_of(store) {
-                Some(index) => self.at(index).flush_journal().await,
-                None => self.flush_journal().await,
-            }
+            let Some(index) = self.index_of(store) else {
+                return self.flush_journal().await;
+            };
+            let databases = self.at(index).databases();
+            join_all(databases.map(|it| it.journal.flush())).await;
         })
     }
 
@@ -321,17 +301,8 @@ impl Stores {
     /// are several databases, the sentence names the database. `None` if no statement failed since
     /// the last call.
     pub fn take_last_failure(&self) -> Option<String> {
-        let databases = self.all().flat_map(|store| store.databases());
-        let failures: Vec<_> = databases.map(|it| it.take_last_failure()).collect();
+        let failures: Vec<_> = self.databases().map(|it| it.take_last_failure()).collect();
         failures.into_iter().flatten().next()
-    }
-
-    /// Changes a sequence: its definition, a floor, its state, or the state of one of its periods.
-    ///
-    /// # Errors
-    /// Why the sequence was not changed, or that it may have been changed.
-    pub fn alter(&self, change: ChangeRequest) -> BoxFuture<'_, Result<Altered, StoreError>> {
-        Box::pin(self.alter_in_placement(change))
     }
 
     /// Runs work to its end that must not stop half-way when its caller gives up.

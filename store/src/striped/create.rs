@@ -255,7 +255,9 @@ impl Store {
             match creating.await {
                 Ok(Creation::Created(_)) => n_created += 1,
                 Ok(Creation::Contradicted) => member.database.heartbeat.contradicted(&guard),
-                Ok(Creation::TooLow) => return Err(StoreError::WentBack),
+                Ok(Creation::TooLow | Creation::MissingCounter) => {
+                    return Err(StoreError::WentBack);
+                }
                 // Another process creates the name, perhaps with another definition. The next round
                 // looks at what there is now.
                 Ok(Creation::Exists) | Err(StatementFailure::NotCommitted(Cause::Contention)) => {
@@ -293,7 +295,7 @@ impl Store {
                 continue;
             }
             // The next round looks at the outcome.
-            let _seen_next = self.repair_begun(*k, name, found, until).await;
+            let _seen_next = self.repair(*k, name, (found, false), until).await;
         }
     }
 }

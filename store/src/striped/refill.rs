@@ -310,7 +310,7 @@ impl Store {
             self.agreements.forget(name);
             return Err(StoreError::Retired);
         }
-        self.repair_decided(k, name, newest, until).await?;
+        self.repair(k, name, (newest, true), until).await?;
         let (definition, version) = (&newest.definition, newest.version());
         Ok(self.agreements.learn(name, definition, version))
     }

@@ -39,50 +39,17 @@ struct Repair {
     guard: HeartbeatGuard,
 }
 
-/// The outcome of a repair.
-enum Repaired {
-    Done,
-    /// The member went back.
-    Contradicted,
-    TooLow,
-    MissingCounter,
-}
-
 impl Store {
-    /// Gives a member what was decided of a name.
+    /// Gives a member what another member has of a name: all of it if the definition is decided,
+    /// else only if the member has nothing of that name.
     ///
     /// # Errors
     /// The member did not take it.
-    pub(crate) async fn repair_decided(
+    pub(crate) async fn repair(
         &self,
         k: usize,
         name: &SequenceName,
-        found: &MemberEntry,
-        until: Instant,
-    ) -> Result<(), StoreError> {
-        self.give(k, name, found, true, until).await
-    }
-
-    /// Gives a member what was begun of a name, if it has nothing of that name.
-    ///
-    /// # Errors
-    /// The member did not take it.
-    pub(crate) async fn repair_begun(
-        &self,
-        k: usize,
-        name: &SequenceName,
-        found: &MemberEntry,
-        until: Instant,
-    ) -> Result<(), StoreError> {
-        self.give(k, name, found, false, until).await
-    }
-
-    async fn give(
-        &self,
-        k: usize,
-        name: &SequenceName,
-        found: &MemberEntry,
-        is_decided: bool,
+        (found, is_decided): (&MemberEntry, bool),
         until: Instant,
     ) -> Result<(), StoreError> {
         let member = self.member(k)?;
@@ -109,54 +76,33 @@ impl Store {
             .database
             .connection
             .run(until, |database| repair.run(database));
-        match repairing.await {
-            Ok(Repaired::Done) => Ok(()),
-            Ok(Repaired::Contradicted) => {
-                member.database.heartbeat.contradicted(&guard);
-                Err(StoreError::WentBack)
-            }
-            Ok(Repaired::TooLow) => {
-                member.database.heartbeat.note_name_went_back(name);
-                Err(StoreError::WentBack)
-            }
-            Ok(Repaired::MissingCounter) => Err(error::without_counter(name)),
-            Err(failure) => Err(error::unexpected(name, &failure)),
-        }
+        let repaired = repairing.await;
+        let creation = repaired.map_err(|failure| error::unexpected(name, &failure))?;
+        member.database.check_created(name, &guard, creation)?;
+        Ok(())
     }
 }
 
 impl Repair {
-    async fn run(self, database: DatabaseConnection) -> Result<Repaired, DbErr> {
+    async fn run(self, database: DatabaseConnection) -> Result<Creation, DbErr> {
         let transaction = database.begin().await?;
-        let outcome = self.within(&transaction).await?;
-        if matches!(outcome, Repaired::Done) {
-            transaction.commit().await?;
-        } else {
-            transaction.rollback().await?;
-        }
-        Ok(outcome)
+        let creation = self.within(&transaction).await?;
+        creation.end(transaction).await
     }
 
-    async fn within(&self, transaction: &DatabaseTransaction) -> Result<Repaired, DbErr> {
+    async fn within(&self, transaction: &DatabaseTransaction) -> Result<Creation, DbErr> {
         let find = sequence::Entity::find_by_id(self.new.name.as_str().to_owned());
         let row = transaction.holding(find).one(transaction).await?;
         if self.of.definition_version > 0 {
             self.announce(transaction).await?;
         }
         let Some(baseline) = CreationBaseline::hold(transaction, &self.guard).await? else {
-            return Ok(Repaired::Contradicted);
+            return Ok(Creation::Contradicted);
         };
         match row {
-            None => {
-                let inserting = creation::insert(transaction, &self.new, self.stripe, baseline);
-                Ok(match inserting.await? {
-                    Creation::Created(_) | Creation::Exists => Repaired::Done,
-                    Creation::Contradicted => Repaired::Contradicted,
-                    Creation::TooLow => Repaired::TooLow,
-                })
-            }
+            None => creation::insert(transaction, &self.new, self.stripe, baseline).await,
             Some(row) if self.is_decided => self.update(transaction, row).await,
-            Some(_) => Ok(Repaired::Done),
+            Some(_) => Ok(Creation::Exists),
         }
     }
 
@@ -181,19 +127,19 @@ impl Repair {
         &self,
         transaction: &DatabaseTransaction,
         row: sequence::Model,
-    ) -> Result<Repaired, DbErr> {
+    ) -> Result<Creation, DbErr> {
         let NewName {
             name, definition, ..
         } = &self.new;
         let is_alike = catalog::read_definition(&row.definition, &definition.store)
             .is_ok_and(|read| counts_alike(&read, definition));
         if is_alike && row.version > self.of.definition_version {
-            return Ok(Repaired::Done);
+            return Ok(Creation::Exists);
         }
         let head = (name.as_str().to_owned(), NO_PERIOD.to_owned());
         let find = transaction.holding(counter::Entity::find_by_id(head));
         let Some(counter) = find.one(transaction).await? else {
-            return Ok(Repaired::MissingCounter);
+            return Ok(Creation::MissingCounter);
         };
         let whole = CounterKey::whole(name.clone());
         counters::raise(transaction, &whole).await?;
@@ -213,13 +159,13 @@ impl Repair {
         let floor = floor.max(counter.floor);
         let reached = counter.next_value.max(floor);
         let Some(next_value) = counted.on_grid(reached) else {
-            return Ok(Repaired::MissingCounter);
+            return Ok(Creation::MissingCounter);
         };
         counters::update(&whole)
             .col_expr(counter::Column::Floor, Expr::val(floor))
             .col_expr(counter::Column::NextValue, Expr::val(next_value))
             .exec(transaction)
             .await?;
-        Ok(Repaired::Done)
+        Ok(Creation::Exists)
     }
 }
