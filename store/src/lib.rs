@@ -14,6 +14,7 @@
 //! - `heartbeat.rs`: notices a database that lost commits.
 //! - `change/decision.rs`: decides what a change makes of a sequence.
 
+mod bounded_map;
 mod change;
 mod claim;
 mod commands;

@@ -6,7 +6,7 @@
 //! two stores, even if replicas that start at once have different templates. A name that was never
 //! seen is created only after every store has said that the name is not there.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
 use odometer_core::{
@@ -19,6 +19,7 @@ use odometer_process::{
 };
 use parking_lot::Mutex;
 
+use crate::bounded_map::BoundedMap;
 use crate::outcome::LocalPlacement;
 use crate::reservation::counter_read::ReadCounter;
 use crate::rows::counter::SeenCounter;
@@ -29,7 +30,7 @@ use crate::{Act, Altered, ChangeRequest, StoreError};
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::homes";
 
-/// Bounds how many placements are remembered. When there are more, all are forgotten.
+/// Bounds how many placements are remembered.
 const MAX_PLACEMENTS: usize = 65_536;
 /// Bounds the attempts to find or create a name. Another replica that creates the name at the same
 /// time makes a second attempt necessary.
@@ -45,9 +46,16 @@ enum Placement {
 }
 
 /// The remembered placements of names that do not live in the default store.
-#[derive(Default)]
 pub(crate) struct RememberedPlacements {
-    by_name: Mutex<HashMap<SequenceName, usize>>,
+    by_name: Mutex<BoundedMap<SequenceName, usize>>,
+}
+
+impl Default for RememberedPlacements {
+    fn default() -> Self {
+        Self {
+            by_name: Mutex::new(BoundedMap::new(MAX_PLACEMENTS)),
+        }
+    }
 }
 
 impl RememberedPlacements {
@@ -56,14 +64,10 @@ impl RememberedPlacements {
     }
 
     pub(crate) fn note(&self, name: &SequenceName, index: usize) {
-        if index == 0 {
-            return;
+        if index > 0 {
+            let mut by_name = self.by_name.lock();
+            *by_name.get_or_insert_with(name, || index) = index;
         }
-        let mut by_name = self.by_name.lock();
-        if by_name.len() >= MAX_PLACEMENTS {
-            by_name.clear();
-        }
-        by_name.insert(name.clone(), index);
     }
 
     pub(crate) fn forget(&self, name: &SequenceName) {

@@ -36,7 +36,7 @@ impl Store {
             return Reservation::reading(only, name, last_seen).look().await;
         }
         let until = Instant::now() + self.bounds.deadline;
-        let agreed = match self.agreements.get(name) {
+        let agreed = match self.memory.agreed(name) {
             Some(known) => self.newest_agreed(name, &known, until).await?,
             None => None,
         };

@@ -23,7 +23,7 @@ use crate::{
     outcome::Contact,
     redis::{agreement::Agreement, store::RedisStore},
     settings::{DatabaseSettings, OpenFor, Process},
-    striped::{agreement::Agreements, assign_installation, health::Member, memory::CounterMemory},
+    striped::{assign_installation, health::Member, memory::CounterMemory},
 };
 
 /// The target of this file's log events.
@@ -41,7 +41,6 @@ pub(crate) struct Store {
     /// Redis, if it counts sequences with strict order. The store has one database then.
     pub(crate) redis: Option<Arc<RedisStore>>,
     pub(crate) memory: CounterMemory,
-    pub(crate) agreements: Agreements,
     /// The lock that a change of a sequence in several databases takes, so that the changes of this
     /// process do not conflict.
     pub(crate) changing: tokio::sync::Mutex<()>,
@@ -104,16 +103,15 @@ impl Store {
         }
         let tasks = databases.first().map(|first| first.tasks().clone());
         let heartbeats = databases.iter().map(|it| Arc::clone(&it.heartbeat));
-        let agreements = Agreements::new(heartbeats.collect());
+        let memory = CounterMemory::new(heartbeats.collect());
         let starting = databases.into_iter();
         let is_watched = is_serving && !is_alone;
         let members: Vec<_> = starting.map(|it| Member::start(it, is_watched)).collect();
         let store = Arc::new(Self {
             name: Arc::clone(&label.store),
-            memory: CounterMemory::new(members.len()),
+            memory,
             members,
             redis,
-            agreements,
             changing: tokio::sync::Mutex::new(()),
             lease_turn: AtomicUsize::new(0),
             bounds: first.bounds.clone(),
@@ -219,7 +217,7 @@ impl Store {
     fn note_news(&self, heard: &mut News) {
         heard.changed.retain(|changed| {
             let definition = changed.definition.as_ref();
-            definition.is_none_or(|it| self.agreements.admits(&changed.name, it))
+            definition.is_none_or(|it| self.memory.admits(&changed.name, it))
         });
         if let Some(redis) = &self.redis {
             for changed in &heard.changed {

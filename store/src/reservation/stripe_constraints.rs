@@ -31,20 +31,10 @@ pub(crate) struct StripeConstraints {
 #[derive(Clone, Debug)]
 pub(crate) struct Agreed {
     pub(crate) definition: Arc<Definition>,
-    /// The definition as it is stored.
-    pub(crate) text: Arc<str>,
     pub(crate) version: i64,
 }
 
 impl Agreed {
-    pub(crate) fn new(definition: Arc<Definition>, version: i64) -> Self {
-        Self {
-            text: definition.to_stored().into(),
-            definition,
-            version,
-        }
-    }
-
     /// Returns whether `definition` gives the same numbers as the agreed one.
     pub(crate) fn is_like(&self, definition: &Definition) -> bool {
         counts_alike(&self.definition, definition)
@@ -59,9 +49,6 @@ impl Agreed {
         let version = entry.definition_version;
         if version < self.version {
             return Err(StoreError::Behind);
-        }
-        if version == self.version && *entry.definition == *self.text {
-            return Ok(());
         }
         let read = catalog::read_definition(&entry.definition, &self.definition.store)
             .map_err(|error| StoreError::Broken(error.to_string()))?;

@@ -7,23 +7,18 @@
 //! decided grid. Numbers are reserved only of a decided name, and only in a member whose row
 //! agrees. So no two replicas count a name by different grids, no matter which members they reach.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::definition::Definition;
 use odometer_process::faults::{self, Fault};
-use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::{
-    heartbeat::Heartbeat,
     reservation::stripe_constraints::{Agreed, counts_alike},
     rows::catalog::{CatalogEntry, ELSEWHERE, LIVE},
 };
 
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::striped::agreement";
-
-/// The most names that are remembered. For any other name, the members are asked again.
-const MAX_NAMES: usize = 262_144;
 
 /// What one member has of a name.
 #[derive(Clone, Debug)]
@@ -99,87 +94,6 @@ pub(crate) enum MajorityAnswer {
     Begun(MemberEntry),
     /// Too few members answered, or their answers decide nothing.
     Unknown,
-}
-
-/// The decisions that this process remembers, by name. A recovery of any member makes it forget all
-/// of them, because what was decided may be lost.
-pub(crate) struct Agreements {
-    heartbeats: Vec<Arc<Heartbeat>>,
-    known: Mutex<RememberedAgreement>,
-}
-
-#[derive(Default)]
-struct RememberedAgreement {
-    /// How many recoveries of all members together had been seen.
-    n_recoveries: u64,
-    by_name: HashMap<SequenceName, Agreed>,
-}
-
-impl Agreements {
-    /// Makes an empty memory for the members with these heartbeats.
-    pub(crate) fn new(heartbeats: Vec<Arc<Heartbeat>>) -> Self {
-        Self {
-            heartbeats,
-            known: Mutex::default(),
-        }
-    }
-
-    /// Returns what was decided since the last recovery that was seen.
-    fn by_name(&self) -> MappedMutexGuard<'_, HashMap<SequenceName, Agreed>> {
-        let mut known = self.known.lock();
-        let n_recoveries = self
-            .heartbeats
-            .iter()
-            .map(|heartbeat| heartbeat.n_recoveries())
-            .sum();
-        if known.n_recoveries != n_recoveries {
-            *known = RememberedAgreement {
-                n_recoveries,
-                by_name: HashMap::new(),
-            };
-        }
-        MutexGuard::map(known, |known| &mut known.by_name)
-    }
-
-    pub(crate) fn get(&self, name: &SequenceName) -> Option<Agreed> {
-        self.by_name().get(name).cloned()
-    }
-
-    /// Remembers a newer definition of the same sequence, and returns what is remembered now. A
-    /// definition with another grid is ignored.
-    pub(crate) fn learn(
-        &self,
-        name: &SequenceName,
-        definition: &Arc<Definition>,
-        version: i64,
-    ) -> Agreed {
-        let mut by_name = self.by_name();
-        if let Some(known) = by_name.get_mut(name) {
-            if version > known.version && known.is_like(definition) {
-                *known = Agreed::new(Arc::clone(definition), version);
-            }
-            return known.clone();
-        }
-        if by_name.len() >= MAX_NAMES {
-            let some: Vec<_> = by_name.keys().take(MAX_NAMES / 64).cloned().collect();
-            for name in some {
-                by_name.remove(&name);
-            }
-        }
-        let agreed = Agreed::new(Arc::clone(definition), version);
-        by_name.insert(name.clone(), agreed.clone());
-        agreed
-    }
-
-    pub(crate) fn forget(&self, name: &SequenceName) {
-        self.by_name().remove(name);
-    }
-
-    /// Says whether a definition may be one of the name.
-    pub(crate) fn admits(&self, name: &SequenceName, definition: &Definition) -> bool {
-        let known = self.get(name);
-        known.is_none_or(|known| known.is_like(definition))
-    }
 }
 
 /// Returns what follows from the answers of a store of `n` members.

@@ -84,11 +84,9 @@ impl Store {
         }
         let after = &altered.after;
         if after.is_live {
-            let _newest = self
-                .agreements
-                .learn(name, &after.definition, after.version);
+            let _newest = self.memory.learn(name, &after.definition, after.version);
         } else {
-            self.agreements.forget(name);
+            self.memory.forget(name);
         }
         if altered.before.is_none() {
             self.metrics.sequences_created.increment(1);

@@ -20,7 +20,7 @@ impl Store {
         if let Some(only) = self.only() {
             return only.placement_of(name).await;
         }
-        if let Some(agreed) = self.agreements.get(name) {
+        if let Some(agreed) = self.memory.agreed(name) {
             return Ok(LocalPlacement::Here(agreed.definition));
         }
         let until = Instant::now() + self.bounds.deadline;

@@ -76,7 +76,7 @@ impl Store {
                 }
                 MajorityAnswer::Begun(found) => self.go_on(name, &found, &answers, until).await,
             }
-            if let Some(agreed) = self.agreements.get(name) {
+            if let Some(agreed) = self.memory.agreed(name) {
                 return Ok(agreed);
             }
             if Instant::now() >= until {
@@ -118,12 +118,10 @@ impl Store {
             return Err(StoreError::Elsewhere(Arc::clone(&found.definition)));
         }
         if !found.is_live() {
-            self.agreements.forget(name);
+            self.memory.forget(name);
             return Err(StoreError::Retired);
         }
-        let agreed = self
-            .agreements
-            .learn(name, &found.definition, found.version());
+        let agreed = self.memory.learn(name, &found.definition, found.version());
         Ok(agreed)
     }
 

@@ -1,17 +1,22 @@
-//! Remembers what a store of several databases knows of each counter in each member.
+//! Remembers what a store of several databases knows: what its members agreed on about each name, and
+//! each counter in each member.
 
-use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicUsize, Ordering},
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use odometer_core::period::CounterKey;
-use parking_lot::Mutex;
+use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
-use crate::rows::counter::SeenCounter;
+use crate::{
+    bounded_map::BoundedMap, heartbeat::Heartbeat, reservation::stripe_constraints::Agreed,
+    rows::counter::SeenCounter,
+};
 
-/// The most counters that are remembered. For any other counter, the next reservation reads first.
-const MAX_COUNTERS: usize = 262_144;
+/// The most names and the most counters that are remembered. For any other one, the members are
+/// asked again.
+const MAX_REMEMBERED: usize = 262_144;
 
 /// What is remembered of one counter in one member.
 #[derive(Clone, Copy, Debug)]
@@ -51,21 +56,87 @@ struct CounterEntry {
     turn: usize,
 }
 
-/// What is remembered of all counters.
+/// What is remembered of all names and counters.
+///
+/// No safety depends on what is forgotten of a counter: a forgotten counter costs a read, because
+/// the heartbeat in each member shows if that member went back.
 pub(crate) struct CounterMemory {
-    counters: Mutex<HashMap<CounterKey, CounterEntry>>,
-    n_databases: usize,
+    /// The heartbeats of the members.
+    heartbeats: Vec<Arc<Heartbeat>>,
+    agreed: Mutex<AgreedNames>,
+    counters: Mutex<BoundedMap<CounterKey, CounterEntry>>,
     /// Which member is asked first for the next new counter, before the remainder is taken.
     next: AtomicUsize,
 }
 
+/// What the members agreed on. A recovery of any member makes this process forget all of it, because
+/// what was decided may be lost.
+struct AgreedNames {
+    /// How many recoveries of all members together had been seen.
+    n_recoveries: u64,
+    by_name: BoundedMap<SequenceName, Agreed>,
+}
+
 impl CounterMemory {
-    pub(crate) fn new(n_databases: usize) -> Self {
+    /// Makes an empty memory for the members with these heartbeats.
+    pub(crate) fn new(heartbeats: Vec<Arc<Heartbeat>>) -> Self {
         Self {
-            counters: Mutex::default(),
-            n_databases,
+            heartbeats,
+            agreed: Mutex::new(AgreedNames {
+                n_recoveries: 0,
+                by_name: BoundedMap::new(MAX_REMEMBERED),
+            }),
+            counters: Mutex::new(BoundedMap::new(MAX_REMEMBERED)),
             next: AtomicUsize::new(0),
         }
+    }
+
+    /// Returns what was decided since the last recovery that was seen.
+    fn agreed_names(&self) -> MappedMutexGuard<'_, BoundedMap<SequenceName, Agreed>> {
+        let mut agreed = self.agreed.lock();
+        let seen = self.heartbeats.iter().map(|it| it.n_recoveries());
+        let n_recoveries = seen.sum();
+        if agreed.n_recoveries != n_recoveries {
+            agreed.n_recoveries = n_recoveries;
+            agreed.by_name.clear();
+        }
+        MutexGuard::map(agreed, |agreed| &mut agreed.by_name)
+    }
+
+    /// Returns the definition that the members agreed on, if it is remembered.
+    pub(crate) fn agreed(&self, name: &SequenceName) -> Option<Agreed> {
+        self.agreed_names().get(name).cloned()
+    }
+
+    /// Remembers a newer definition of the same sequence, and returns what is remembered now. A
+    /// definition with another grid is ignored.
+    pub(crate) fn learn(
+        &self,
+        name: &SequenceName,
+        definition: &Arc<Definition>,
+        version: i64,
+    ) -> Agreed {
+        let learnt = Agreed {
+            definition: Arc::clone(definition),
+            version,
+        };
+        let mut names = self.agreed_names();
+        let known = names.get_or_insert_with(name, || learnt.clone());
+        if version > known.version && known.is_like(definition) {
+            *known = learnt;
+        }
+        known.clone()
+    }
+
+    /// Forgets what the members agreed on about a name.
+    pub(crate) fn forget(&self, name: &SequenceName) {
+        self.agreed_names().remove(name);
+    }
+
+    /// Says whether a definition may be one of the name.
+    pub(crate) fn admits(&self, name: &SequenceName, definition: &Definition) -> bool {
+        let known = self.agreed(name);
+        known.is_none_or(|known| known.is_like(definition))
     }
 
     /// Returns which member is asked first this time. Take the remainder by the number of members.
@@ -73,34 +144,35 @@ impl CounterMemory {
     /// Each counter goes round the members by itself. If all counters shared one round, names that
     /// are used in turn would meet the same member each time.
     pub(crate) fn round_robin(&self, key: &CounterKey) -> usize {
-        let mut counters = self.counters.lock();
-        if let Some(remembered) = counters.get_mut(key) {
+        self.remember(key, |remembered| {
             remembered.turn = remembered.turn.wrapping_add(1);
-            return remembered.turn;
-        }
-        self.remember(&mut counters, key).turn
-    }
-
-    /// Returns the entry of a counter, and makes one if there is none.
-    fn remember<'a>(
-        &self,
-        counters: &'a mut HashMap<CounterKey, CounterEntry>,
-        key: &CounterKey,
-    ) -> &'a mut CounterEntry {
-        if !counters.contains_key(key) {
-            make_room(counters);
-        }
-        counters.entry(key.clone()).or_insert_with(|| CounterEntry {
-            members: vec![CounterView::default(); self.n_databases].into_boxed_slice(),
-            turn: self.next.fetch_add(1, Ordering::Relaxed),
+            remembered.turn
         })
     }
 
-    /// Returns what is remembered of a counter in all members.
-    pub(crate) fn all(&self, key: &CounterKey) -> Vec<CounterView> {
+    /// Changes what is remembered of a counter in one member.
+    pub(crate) fn change(&self, key: &CounterKey, k: usize, change: impl FnOnce(&mut CounterView)) {
+        self.remember(key, |remembered| {
+            if let Some(view) = remembered.members.get_mut(k) {
+                change(view);
+            }
+        });
+    }
+
+    /// Changes the entry of a counter, and makes one if there is none.
+    fn remember<T>(&self, key: &CounterKey, change: impl FnOnce(&mut CounterEntry) -> T) -> T {
+        let mut counters = self.counters.lock();
+        change(counters.get_or_insert_with(key, || CounterEntry {
+            members: vec![CounterView::default(); self.heartbeats.len()].into_boxed_slice(),
+            turn: self.next.fetch_add(1, Ordering::Relaxed),
+        }))
+    }
+
+    /// Returns what is remembered of a counter in each member, in their order. Empty if nothing is.
+    pub(crate) fn views(&self, key: &CounterKey) -> Vec<CounterView> {
         let counters = self.counters.lock();
         let known = counters.get(key).map(|known| known.members.to_vec());
-        known.unwrap_or_else(|| vec![CounterView::default(); self.n_databases])
+        known.unwrap_or_default()
     }
 
     pub(crate) fn view(&self, key: &CounterKey, k: usize) -> CounterView {
@@ -109,15 +181,6 @@ impl CounterMemory {
         known
             .and_then(|known| known.members.get(k).copied())
             .unwrap_or_default()
-    }
-
-    /// Changes what is remembered of a counter in one member.
-    pub(crate) fn change(&self, key: &CounterKey, k: usize, change: impl FnOnce(&mut CounterView)) {
-        let mut counters = self.counters.lock();
-        let remembered = self.remember(&mut counters, key);
-        if let Some(view) = remembered.members.get_mut(k) {
-            change(view);
-        }
     }
 
     /// Says whether any member may have returned blocks to adopt.
@@ -137,27 +200,42 @@ impl CounterMemory {
     }
 }
 
-/// Forgets 1/64 of the counters if there are too many. A forgotten counter costs a read. No safety
-/// depends on this memory, because the heartbeat in each member shows if that member went back.
-fn make_room(counters: &mut HashMap<CounterKey, CounterEntry>) {
-    if counters.len() >= MAX_COUNTERS {
-        let some = counters.keys().take(MAX_COUNTERS / 64).cloned();
-        for key in some.collect::<Vec<_>>() {
-            counters.remove(&key);
-        }
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
-    use odometer_core::name::SequenceName;
+    use std::collections::HashMap;
+
+    use ::metrics::Gauge;
 
     use super::*;
 
+    fn memory(n: usize) -> CounterMemory {
+        let heartbeat = || Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        CounterMemory::new((0..n).map(|_| Arc::new(heartbeat())).collect())
+    }
+
+    #[test]
+    fn a_recovery_makes_what_was_agreed_on_be_forgotten() {
+        let memory = memory(2);
+        let name = SequenceName::parse("orders").unwrap();
+        let definition = Arc::<Definition>::default();
+        memory.learn(&name, &definition, 3);
+        memory.learn(&name, &definition, 2);
+        assert_eq!(memory.agreed(&name).unwrap().version, 3);
+        let other = Definition {
+            start: 7,
+            ..Definition::default()
+        };
+        assert!(!memory.admits(&name, &other));
+        memory.learn(&name, &Arc::new(other), 4);
+        assert_eq!(memory.agreed(&name).unwrap().version, 3);
+        memory.heartbeats[1].recovered(Some(1));
+        assert!(memory.agreed(&name).is_none());
+    }
+
     #[test]
     fn names_used_in_turn_go_round_the_databases_each() {
-        let memory = CounterMemory::new(3);
+        let memory = memory(3);
         let names: Vec<CounterKey> = ["a", "b", "c"]
             .into_iter()
             .map(|name| CounterKey::whole(SequenceName::parse(name).unwrap()))

@@ -147,7 +147,7 @@ impl Store {
     async fn look(&self, key: &CounterKey) -> Result<(MemberEntry, Vec<MemberEntry>), StoreError> {
         let until = Instant::now() + self.bounds.deadline;
         let answers = self.ask_all_of(key, until).await;
-        let known = self.agreements.get(&key.sequence);
+        let known = self.memory.agreed(&key.sequence);
         let decided = match verdict(&answers, self.members.len()) {
             MajorityAnswer::Decided(found) => Some(found),
             MajorityAnswer::Absent => return Err(StoreError::NotFound),

@@ -67,11 +67,11 @@ impl Store {
     async fn refill_of_members(&self, request: &ReserveRequest) -> Result<Reserved, StoreError> {
         let until = Instant::now() + self.bounds.deadline;
         let name = &request.key.sequence;
-        let mut agreed = match (self.agreements.get(name), &request.known) {
+        let mut agreed = match (self.memory.agreed(name), &request.known) {
             (Some(_), Some(known)) => {
                 // This process may have heard of a change since.
                 let (definition, version) = (&known.definition, known.definition_version);
-                self.agreements.learn(name, definition, version)
+                self.memory.learn(name, definition, version)
             }
             (Some(agreed), None) => agreed,
             (None, _) => self.agree(name, None, until).await?,
@@ -232,7 +232,7 @@ impl Store {
         definition: &Definition,
         but: Option<usize>,
     ) -> Option<i64> {
-        let members = self.memory.all(key);
+        let members = self.memory.views(key);
         let others = members.iter().zip(&self.members).enumerate();
         others
             .filter(|(k, _)| Some(*k) != but)
@@ -273,8 +273,7 @@ impl Store {
         });
         let heartbeat = self.members.get(k).map(|member| &member.database.heartbeat);
         if heartbeat.is_some_and(|heartbeat| heartbeat.recovered_at() == reserved.recovered_at) {
-            self.agreements
-                .learn(&key.sequence, &known.definition, version);
+            self.memory.learn(&key.sequence, &known.definition, version);
         }
         known.seen = SeenCounter {
             next_value: self
@@ -300,18 +299,14 @@ impl Store {
         until: Instant,
     ) -> Result<Agreed, StoreError> {
         let answers = self.ask_all(name, until).await;
-        let known = self.agreements.get(name).unwrap_or_else(|| agreed.clone());
+        let known = self.memory.agreed(name).unwrap_or_else(|| agreed.clone());
         let Some(newest) = answers.newest_like(&known) else {
             // The members that have the newest change are away. That change may be more than its
             // definition, and only they know the rest.
             return Err(StoreError::Behind);
         };
-        if !newest.is_live() {
-            self.agreements.forget(name);
-            return Err(StoreError::Retired);
-        }
+        let settled = self.live(name, newest)?;
         self.repair(k, name, (newest, true), until).await?;
-        let (definition, version) = (&newest.definition, newest.version());
-        Ok(self.agreements.learn(name, definition, version))
+        Ok(settled)
     }
 }

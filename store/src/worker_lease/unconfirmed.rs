@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
 use super::lease::{LeaseKey, WorkerPool, signed};
-use crate::{database::Database, heartbeat::Heartbeat};
+use crate::{bounded_map::BoundedMap, database::Database, heartbeat::Heartbeat};
 
 /// The most leases that are remembered. This is far more than are given between two heartbeats.
 const MAX: usize = 65_536;
@@ -30,9 +30,9 @@ const MAX: usize = 65_536;
 const AT_ONCE: usize = 500;
 
 /// The leases that were given and renewed not long ago.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct UnconfirmedLeases {
-    leases: Mutex<HashMap<(String, i32), UnconfirmedLease>>,
+    leases: Mutex<BoundedMap<(String, i32), UnconfirmedLease>>,
     /// Whether the schema was found to have leases.
     knows_schema: AtomicBool,
     /// Whether the log has said that the database's clock is far ahead of ours.
@@ -58,6 +58,16 @@ struct UnconfirmedLease {
     n_recoveries: u64,
     /// When the lease was noted. A statement that is sent later finds it.
     noted: Instant,
+}
+
+impl Default for UnconfirmedLeases {
+    fn default() -> Self {
+        Self {
+            leases: Mutex::new(BoundedMap::new(MAX)),
+            knows_schema: AtomicBool::new(false),
+            has_said_ahead: AtomicBool::new(false),
+        }
+    }
 }
 
 impl UnconfirmedLeases {
@@ -88,12 +98,8 @@ impl UnconfirmedLeases {
             noted: Instant::now(),
         };
         let mut leases = self.leases.lock();
-        if leases.len() >= MAX {
-            // No lease was confirmed for a long time: the database is away, and no lease is given.
-            leases.clear();
-        }
         let id = (key.pool.key(), signed(key.worker));
-        let known = leases.entry(id).or_insert(remembered);
+        let known = leases.get_or_insert_with(&id, || remembered);
         if (known.n_recoveries, known.version) <= (remembered.n_recoveries, remembered.version) {
             *known = remembered;
         }

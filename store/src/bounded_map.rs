@@ -1,0 +1,83 @@
+//! Bounds what this process remembers.
+
+use std::{collections::HashMap, hash::Hash};
+
+/// The part of the entries, one of so many, that a full map forgets at once.
+const FORGOTTEN_PART: usize = 64;
+
+/// A map that forgets some of its entries when it is full. Which entries it forgets is arbitrary.
+#[derive(Debug)]
+pub(crate) struct BoundedMap<K, V> {
+    entries: HashMap<K, V>,
+    max_entries: usize,
+}
+
+impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
+    /// Makes an empty map of at most `max_entries` entries.
+    pub(crate) fn new(max_entries: usize) -> Self {
+        Self {
+            entries: HashMap::new(),
+            max_entries,
+        }
+    }
+
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.entries.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key)
+    }
+
+    /// Returns the entry of a key. If there is none, it is made, and a full map forgets others.
+    pub(crate) fn get_or_insert_with(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
+        if self.entries.len() >= self.max_entries && !self.entries.contains_key(key) {
+            self.make_room();
+        }
+        self.entries.entry(key.clone()).or_insert_with(make)
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+        self.entries.remove(key)
+    }
+
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&K, &mut V) -> bool) {
+        self.entries.retain(keep);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    fn make_room(&mut self) {
+        let n_forgotten = (self.max_entries / FORGOTTEN_PART).max(1);
+        let keys: Vec<K> = self.entries.keys().take(n_forgotten).cloned().collect();
+        for key in keys {
+            self.entries.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_map_forgets_some_of_its_entries() {
+        let mut map = BoundedMap::new(128);
+        for number in 0..128 {
+            map.get_or_insert_with(&number, || number);
+        }
+        assert_eq!(*map.get_or_insert_with(&7, || 0), 7);
+        assert_eq!(map.iter().count(), 128);
+        map.get_or_insert_with(&128, || 128);
+        assert_eq!((map.iter().count(), map.get(&128)), (127, Some(&128)));
+        assert_eq!(*map.get_or_insert_with(&129, || 1), 1);
+        assert_eq!(*map.get_or_insert_with(&129, || 2), 1);
+        assert_eq!(map.iter().count(), 128);
+    }
+}
