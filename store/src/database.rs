@@ -34,7 +34,7 @@ use crate::{
     heartbeat::{Heartbeat, HeartbeatGuard},
     identity::DatabaseIdentity,
     journal::writer::Journal,
-    outcome::{Contact, News, ServingDatabase},
+    outcome::{Contact, DatabaseHealth, News, ServingDatabase},
     reservation::uncertain_writes::UncertainWrites,
     schema,
     settings::{DatabaseSettings, OpenFor, Process, StoreLimits},
@@ -269,6 +269,16 @@ impl Database {
         ServingDatabase {
             database: self.identity.label.address.to_string(),
             is_up: self.health() == Health::Up,
+        }
+    }
+
+    /// Returns the state of the database.
+    pub(crate) fn state(&self) -> DatabaseHealth {
+        let ServingDatabase { database, is_up } = self.serving();
+        DatabaseHealth {
+            database,
+            is_up,
+            went_back: self.heartbeat.has_gone_back(),
         }
     }
 

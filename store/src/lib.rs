@@ -22,7 +22,6 @@ mod creation;
 mod database;
 mod error;
 mod fitness;
-mod health;
 mod heartbeat;
 mod housekeeping;
 mod identity;

@@ -18,7 +18,8 @@ use crate::{
     journal::recent,
     outcome::{BLOCKS_SHOWN, JournalBlock, Page, SequenceSummary},
     repeat::Repeat,
-    rows::{catalog, counter::SeenCounter},
+    rows::catalog,
+    striped::agreement::MemberEntry,
     suggestions,
 };
 
@@ -71,36 +72,21 @@ impl Database {
         Ok(Page::of(sequences, limit, more))
     }
 
-    /// Returns a definition as it is stored, and a counter. A period has no counter before its
-    /// first use.
-    pub(crate) async fn look_up(
-        &self,
-        key: &CounterKey,
-    ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
-        let entry = self.catalog_entry(key).await?;
-        let definition = self.definition_of(&entry)?;
-        if entry.has_removed(&key.period) {
-            return Err(StoreError::PeriodRemoved);
-        }
-        let seen = entry.counter().map(|counter| counter.seen);
-        let listed = SequenceSummary {
-            name: key.sequence.clone(),
-            state: entry.state,
-            definition: Arc::new(definition),
-            version: entry.definition_version,
-        };
-        Ok((listed, seen))
-    }
-
-    /// Reads the row of a sequence and the row of one of its counters.
-    async fn catalog_entry(&self, key: &CounterKey) -> Result<catalog::CatalogEntry, StoreError> {
+    /// Reads the row of a sequence and the row of one of its counters. A period has no counter before
+    /// its first use.
+    pub(crate) async fn entry_of(&self, key: &CounterKey) -> Result<MemberEntry, StoreError> {
         let read = self.several_times(&key.sequence, |database| {
             let CounterKey { sequence, period } = key.clone();
             async move { catalog::read(&database, sequence.as_str(), &period).await }
         });
         let entry = read.await?.ok_or(StoreError::NotFound)?;
         entry.check_here()?;
-        Ok(entry)
+        Ok(MemberEntry {
+            k: usize::from(self.identity.source.database),
+            definition: Arc::new(self.definition_of(&entry)?),
+            entry,
+            has_used_periods: false,
+        })
     }
 
     /// Reads the definition of a sequence that lives in this database.
@@ -110,15 +96,6 @@ impl Database {
     ) -> Result<Definition, StoreError> {
         catalog::read_definition(&entry.definition, &self.identity.label.store)
             .map_err(|error| StoreError::Broken(error.to_string()))
-    }
-
-    pub(crate) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
-        let entry = self.catalog_entry(key).await?;
-        if entry.has_removed(&key.period) {
-            return Ok(None);
-        }
-        let floor = entry.counter().map(|counter| counter.floor);
-        Ok(Some(floor.unwrap_or(i64::MIN)))
     }
 
     pub(crate) async fn blocks(

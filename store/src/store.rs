@@ -16,7 +16,7 @@ use odometer_process::metrics::Metrics;
 use tokio::sync::mpsc;
 
 use crate::{
-    News, Serving, StoreError, StoreKind, StoreLimits,
+    News, Serving, StoreError, StoreHealth, StoreKind, StoreLimits,
     change::rules::ChangeRules,
     database::Database,
     housekeeping,
@@ -159,6 +159,15 @@ impl Store {
             kind: self.kind(),
             databases: self.databases().map(|it| it.serving()).collect(),
             redis: self.redis.as_ref().and_then(|redis| redis.serving(key)),
+        }
+    }
+
+    pub(crate) fn health(&self) -> StoreHealth {
+        StoreHealth {
+            store: self.name.to_string(),
+            kind: self.kind(),
+            databases: self.databases().map(|it| it.state()).collect(),
+            redis: self.redis.as_ref().map_or_else(Vec::new, |it| it.health()),
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     BlockFate, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest, SeenCounter,
-    SequenceSummary, Serving, Source, StartError, StoreError, Unpublished,
+    SequenceSummary, Serving, Source, StartError, StoreError, StoreHealth, Unpublished,
     database::Database,
     journal::recent,
     outcome::{Contact, Following},
@@ -178,6 +178,12 @@ impl Stores {
     /// Returns whether every store answers.
     pub fn is_up(&self) -> bool {
         self.all().all(|store| store.contact() == Contact::Up)
+    }
+
+    /// Returns the state of each store, in the order of the configuration, as this process knows it
+    /// now. No server is asked.
+    pub fn health(&self) -> Vec<StoreHealth> {
+        self.all().map(|store| store.health()).collect()
     }
 
     /// Returns what serves a counter of a sequence with this definition. `None` if there is no such

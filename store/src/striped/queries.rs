@@ -97,29 +97,19 @@ impl Store {
         Ok(Page::of(merged.into_values().collect(), limit, has_more))
     }
 
-    /// Returns what the members that are well have of a name and one of its counters. The counter's
-    /// high-water mark is the lowest number above all that any member has reserved.
+    /// Returns what the members that are well have of a name and one of its counters.
     pub(crate) async fn look_up(
         &self,
         key: &CounterKey,
     ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
-        if let Some(only) = self.only() {
-            return only.look_up(key).await;
-        }
         let (newest, alike) = self.look(key).await?;
         if is_removed(&alike, &key.period) {
             return Err(StoreError::PeriodRemoved);
         }
-        let read = alike.iter().filter_map(|found| {
-            let stripe = self.member(found.k).ok()?.database.identity.stripe;
-            let next_value = found.entry.counter()?.seen.next_value;
-            Some(stripe.reached(&newest.definition, next_value))
-        });
-        let remembered = self.reached_of(key, &newest.definition, None);
-        let seen = read.max().map(|read| SeenCounter {
-            next_value: remembered.map_or(read, |remembered| read.max(remembered)),
-            version: 0,
-        });
+        let seen = match self.only() {
+            Some(_) => newest.entry.counter().map(|counter| counter.seen),
+            None => self.seen_in_all(key, &newest, &alike),
+        };
         let listed = SequenceSummary {
             name: key.sequence.clone(),
             state: newest.entry.state.clone(),
@@ -129,11 +119,29 @@ impl Store {
         Ok((listed, seen))
     }
 
+    /// Returns the counter as all members together have it: its high-water mark is the lowest number
+    /// above all that any member has reserved. Returns `None` if no member has the counter.
+    fn seen_in_all(
+        &self,
+        key: &CounterKey,
+        newest: &MemberEntry,
+        alike: &[MemberEntry],
+    ) -> Option<SeenCounter> {
+        let read = alike.iter().filter_map(|found| {
+            let stripe = self.member(found.k).ok()?.database.identity.stripe;
+            let next_value = found.entry.counter()?.seen.next_value;
+            Some(stripe.reached(&newest.definition, next_value))
+        });
+        let read = read.max()?;
+        let remembered = self.reached_of(key, &newest.definition, None);
+        Some(SeenCounter {
+            next_value: remembered.map_or(read, |remembered| read.max(remembered)),
+            version: 0,
+        })
+    }
+
     /// Returns the counter's floor. Returns `None` if its period is removed.
     pub(crate) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
-        if let Some(only) = self.only() {
-            return only.floor_of(key).await;
-        }
         let (_newest, alike) = self.look(key).await?;
         if is_removed(&alike, &key.period) {
             return Ok(None);
@@ -145,6 +153,10 @@ impl Store {
 
     /// Returns the newest entry of a name, and all entries of the same sequence.
     async fn look(&self, key: &CounterKey) -> Result<(MemberEntry, Vec<MemberEntry>), StoreError> {
+        if let Some(only) = self.only() {
+            let found = only.entry_of(key).await?;
+            return Ok((found.clone(), vec![found]));
+        }
         let until = Instant::now() + self.bounds.deadline;
         let answers = self.ask_all_of(key, until).await;
         let known = self.memory.agreed(&key.sequence);

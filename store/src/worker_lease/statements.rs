@@ -8,7 +8,8 @@ use migration::WORKER_LEASES;
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, Iterable, QueryFilter,
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, Iterable, ModelTrait,
+    QueryFilter, UpdateMany,
     sea_query::{Expr, ExprTrait, Query},
 };
 
@@ -66,6 +67,19 @@ fn version_before(written: &worker_lease::Model) -> i64 {
     written.version.saturating_sub(1)
 }
 
+/// Begins an update of the row of `written` that sets these columns.
+fn update_to(
+    written: &worker_lease::Model,
+    columns: impl IntoIterator<Item = worker_lease::Column>,
+) -> UpdateMany<worker_lease::Entity> {
+    let update = worker_lease::Entity::update_many()
+        .filter(worker_lease::Column::Pool.eq(&*written.pool))
+        .filter(worker_lease::Column::Worker.eq(written.worker));
+    columns.into_iter().fold(update, |update, column| {
+        update.col_expr(column, Expr::val(written.get(column)))
+    })
+}
+
 /// Takes an id that nobody holds. Returns false if another writer came first.
 pub(crate) async fn take(
     database: DatabaseConnection,
@@ -83,18 +97,8 @@ pub(crate) async fn take(
     if !faults::is(Fault::NoReservedUntil) && !faults::is(Fault::NoLeaseConditions) {
         is_as_seen = is_as_seen.add(Column::ReservedUntil.lte(written.reserved_from));
     }
-    let taken = worker_lease::Entity::update_many()
-        .col_expr(Column::Bits, Expr::val(written.bits))
-        .col_expr(Column::Holder, Expr::val(written.holder))
-        .col_expr(Column::TokenHash, Expr::val(written.token_hash))
-        .col_expr(Column::ExpiresAt, Expr::val(written.expires_at))
-        .col_expr(Column::ReservedFrom, Expr::val(written.reserved_from))
-        .col_expr(Column::ReservedUntil, Expr::val(written.reserved_until))
-        .col_expr(Column::TtlMs, Expr::val(written.ttl_ms))
-        .col_expr(Column::Ended, Expr::val(written.ended))
-        .col_expr(Column::Version, Expr::val(written.version))
-        .filter(Column::Pool.eq(written.pool))
-        .filter(Column::Worker.eq(written.worker))
+    let all_but_the_key = Column::iter().filter(|it| !matches!(it, Column::Pool | Column::Worker));
+    let taken = update_to(&written, all_but_the_key)
         .filter(is_as_seen)
         .filter(baseline.holds(written.reserved_from))
         .filter(baseline.keeps_time(backend))
@@ -120,19 +124,7 @@ pub(crate) async fn create(
         .cond_where(baseline.is_its(written.reserved_from))
         .cond_where(baseline.keeps_time(backend));
     for column in Column::iter() {
-        row.expr(match column {
-            Column::Pool => Expr::val(&*written.pool),
-            Column::Worker => Expr::val(written.worker),
-            Column::Bits => Expr::val(written.bits),
-            Column::Holder => Expr::val(&*written.holder),
-            Column::TokenHash => Expr::val(&*written.token_hash),
-            Column::ExpiresAt => Expr::val(written.expires_at),
-            Column::ReservedUntil => Expr::val(written.reserved_until),
-            Column::Version => Expr::val(written.version),
-            Column::ReservedFrom => Expr::val(written.reserved_from),
-            Column::TtlMs => Expr::val(written.ttl_ms),
-            Column::Ended => Expr::val(written.ended),
-        });
+        row.expr(Expr::val(written.get(column)));
     }
     meta_row::lock_for_creation(&mut row, backend);
     let mut insert = Query::insert();
@@ -163,15 +155,14 @@ pub(crate) async fn renew(
     baseline: LeaseBaseline,
 ) -> Result<bool, DbErr> {
     use worker_lease::Column;
-    let version = version_before(&written);
-    let renewed = worker_lease::Entity::update_many()
-        .col_expr(Column::ExpiresAt, Expr::val(written.expires_at))
-        .col_expr(Column::ReservedUntil, Expr::val(written.reserved_until))
-        .col_expr(Column::TtlMs, Expr::val(written.ttl_ms))
-        .col_expr(Column::Version, Expr::val(written.version))
-        .filter(Column::Pool.eq(written.pool))
-        .filter(Column::Worker.eq(written.worker))
-        .filter(Column::Version.eq(version))
+    let columns = [
+        Column::ExpiresAt,
+        Column::ReservedUntil,
+        Column::TtlMs,
+        Column::Version,
+    ];
+    let renewed = update_to(&written, columns)
+        .filter(Column::Version.eq(version_before(&written)))
         .filter(Column::TokenHash.eq(written.token_hash))
         .filter(Column::Ended.eq(false))
         .filter(Column::ReservedUntil.lte(written.reserved_until))
