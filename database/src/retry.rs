@@ -77,8 +77,8 @@ impl Retry {
     /// failed.
     ///
     /// # Errors
-    /// The error for the caller, if no attempt can help. `late` if the attempts or the time are used
-    /// up.
+    /// The error for the caller, if no attempt can help. `late` if the attempts or the time are
+    /// used up.
     pub async fn after<E>(
         &mut self,
         error: AttemptError<E>,

@@ -67,10 +67,11 @@ pub(crate) enum NewRow {
 /// The outcome of a creation.
 #[derive(Clone, Debug)]
 pub(crate) enum Creation {
-    /// The counter is as it was written; `None` for a claim, which has no counter.
+    /// The counter is as it was written; `None` for a claim, which has no counter, and for a
+    /// period.
     Created(Option<Resolved>),
-    /// There is a row of this name already, perhaps of an earlier attempt. A repair has brought the
-    /// row up to the other members.
+    /// There is such a row already, perhaps of an earlier attempt, or it must be looked at again. A
+    /// repair has brought it up to the other members.
     Exists,
     /// The store went back.
     Contradicted,
@@ -78,6 +79,7 @@ pub(crate) enum Creation {
     TooLow,
     /// There is a row of this name, whose counter is gone.
     MissingCounter,
+    Refused(StoreError),
 }
 
 impl Creation {
@@ -88,7 +90,7 @@ impl Creation {
     pub(crate) async fn end(self, transaction: DatabaseTransaction) -> Result<Self, DbErr> {
         match &self {
             Self::Created(_) | Self::Exists => transaction.commit().await?,
-            Self::Contradicted | Self::TooLow | Self::MissingCounter => {
+            Self::Contradicted | Self::TooLow | Self::MissingCounter | Self::Refused(_) => {
                 transaction.rollback().await?;
             }
         }
@@ -131,7 +133,7 @@ impl Database {
     /// Refuses a creation that left nothing, and notes what this says of the database.
     ///
     /// # Errors
-    /// `WentBack`, or `Broken` if the counter is gone.
+    /// `WentBack`, `Broken` if the counter is gone, or why it was refused.
     pub(crate) fn check_created(
         &self,
         name: &SequenceName,
@@ -146,6 +148,7 @@ impl Database {
                 Err(StoreError::WentBack)
             }
             Creation::MissingCounter => Err(error::without_counter(name)),
+            Creation::Refused(error) => Err(error),
         }
     }
 
@@ -177,8 +180,9 @@ impl Database {
         self.admit(&self.n_sequences, until, catalog::count).await
     }
 
-    /// Checks that one more row may be created: claims are bounded like sequences. The estimate knows only the rows that this process
-    /// created. So an exact count replaces it from time to time, and near the limit each time.
+    /// Checks that one more row may be created: claims are bounded like sequences. The estimate
+    /// knows only the rows that this process created. So an exact count replaces it from time to
+    /// time, and near the limit each time.
     async fn admit<F, Fut>(&self, estimate: &AtomicU64, until: Instant, count: F) -> Attempted<()>
     where
         F: FnOnce(DatabaseConnection) -> Fut,

@@ -72,8 +72,8 @@ impl Database {
         Ok(Page::of(sequences, limit, more))
     }
 
-    /// Reads the row of a sequence and the row of one of its counters. A period has no counter before
-    /// its first use.
+    /// Reads the row of a sequence and the row of one of its counters. A period has no counter
+    /// before its first use.
     pub(crate) async fn entry_of(&self, key: &CounterKey) -> Result<MemberEntry, StoreError> {
         let read = self.several_times(&key.sequence, |database| {
             let CounterKey { sequence, period } = key.clone();

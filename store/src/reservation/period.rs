@@ -14,11 +14,13 @@ use odometer_core::{
 };
 use odometer_database::{
     failure::{Cause, StatementFailure},
+    retry::AttemptError,
     session::{DatabaseConnection, DatabaseTransaction},
 };
 use odometer_process::faults::{self, Fault};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, EntityTrait, QuerySelect, sea_query::LockType};
 
+use crate::creation::Creation;
 use crate::error::{self, Attempted, StoreError};
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::attempts::Reservation;
@@ -70,35 +72,29 @@ impl Reservation<'_> {
             stripe: self.database.stripe,
             guard: guard.clone(),
         };
-        let created = self
+        let creating = self
             .database
             .connection
-            .run(self.retry.until, |database| creation.run(database))
-            .await;
-        match created {
-            Ok(PeriodCreated::Contradicted) => Err(self.database.contradicted_by(guard).into()),
-            Ok(PeriodCreated::TooLow) => Err(self.went_back().into()),
-            Ok(PeriodCreated::TooMany { limit }) => {
-                Err(StoreError::TooManyPeriods { limit }.into())
-            }
-            Ok(PeriodCreated::MissingCounter) => Err(self.without_counter().into()),
-            Ok(PeriodCreated::Unreadable(text)) => Err(StoreError::Broken(text).into()),
-            Ok(PeriodCreated::Created) => {
-                tracing::debug!(
-                    target: TARGET,
-                    sequence = self.request.key.sequence.as_str(),
-                    period = self.request.key.period.as_str(),
-                    "a period begins"
-                );
-                Box::pin(self.read(guard)).await
-            }
-            // The sequence was changed, or another replica created the counter first. The next
-            // attempt reads what there is now.
-            Ok(PeriodCreated::Refused) | Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
-                Ok(())
-            }
-            Err(failure) => Err(failure.into()),
+            .run(self.retry.until, |database| creation.run(database));
+        let creation = match creating.await {
+            Err(StatementFailure::NotCommitted(Cause::Duplicate)) => Creation::Exists,
+            created => created?,
+        };
+        if matches!(creation, Creation::MissingCounter) {
+            return Err(self.without_counter().into());
         }
+        let name = &self.request.key.sequence;
+        let creation = self.database.check_created(name, guard, creation)?;
+        if matches!(creation, Creation::Exists) {
+            return Err(AttemptError::Conflict);
+        }
+        tracing::debug!(
+            target: TARGET,
+            sequence = name.as_str(),
+            period = self.request.key.period.as_str(),
+            "a period begins"
+        );
+        Box::pin(self.read(guard)).await
     }
 
     /// Logs that a sequence has lost its counter, and returns the error.
@@ -130,54 +126,33 @@ struct PeriodCreation {
     guard: HeartbeatGuard,
 }
 
-/// The outcome of the creation of a period's counter.
-enum PeriodCreated {
-    Created,
-    /// The store went back.
-    Contradicted,
-    /// The counter would begin below what this process saw of it.
-    TooLow,
-    TooMany {
-        limit: u64,
-    },
-    /// The counter that the sequence was created with is gone. The counters of its periods may be
-    /// gone, too.
-    MissingCounter,
-    /// The sequence's definition cannot be read.
-    Unreadable(String),
-    /// The sequence does not exist, is not live, or has removed the period.
-    Refused,
-}
-
 impl PeriodCreation {
     /// Creates the counter in one transaction that holds the sequence's row. So no change and no
     /// removal can happen meanwhile.
-    async fn run(self, database: DatabaseConnection) -> Result<PeriodCreated, DbErr> {
+    async fn run(self, database: DatabaseConnection) -> Result<Creation, DbErr> {
         let transaction = database.begin().await?;
-        let outcome = self.within(&transaction).await?;
-        if matches!(outcome, PeriodCreated::Created) {
-            transaction.commit().await?;
-        } else {
-            transaction.rollback().await?;
-        }
-        Ok(outcome)
+        let creation = self.within(&transaction).await?;
+        creation.end(transaction).await
     }
 
-    async fn within(&self, transaction: &DatabaseTransaction) -> Result<PeriodCreated, DbErr> {
+    async fn within(&self, transaction: &DatabaseTransaction) -> Result<Creation, DbErr> {
         let Some(row) = self.hold_sequence(transaction).await? else {
-            return Ok(PeriodCreated::Refused);
+            // The sequence does not exist, is not live, or has removed the period.
+            return Ok(Creation::Exists);
         };
         let definition = match Definition::from_stored(&row.definition) {
             Ok(definition) => definition,
-            Err(error) => return Ok(PeriodCreated::Unreadable(error.to_string())),
+            Err(error) => {
+                return Ok(Creation::Refused(StoreError::Broken(error.to_string())));
+            }
         };
         let Some(baseline) = CreationBaseline::hold(transaction, &self.guard).await? else {
-            return Ok(PeriodCreated::Contradicted);
+            return Ok(Creation::Contradicted);
         };
         let counted = self.stripe.view(&definition);
         let first = baseline.first_in(&counted, &self.key.period);
         if first < self.above && !faults::is(Fault::NoWentBackChecks) {
-            return Ok(PeriodCreated::TooLow);
+            return Ok(Creation::TooLow);
         }
         let head = (self.key.sequence.as_str().to_owned(), NO_PERIOD.to_owned());
         if counter::Entity::find_by_id(head)
@@ -185,12 +160,12 @@ impl PeriodCreation {
             .await?
             .is_none()
         {
-            return Ok(PeriodCreated::MissingCounter);
+            return Ok(Creation::MissingCounter);
         }
         if let Some(limit) = self.most_keys
             && n_others(transaction, &self.key).await? >= limit
         {
-            return Ok(PeriodCreated::TooMany { limit });
+            return Ok(Creation::Refused(StoreError::TooManyPeriods { limit }));
         }
         let new_counter = NewCounter::at(first, &definition, self.stripe, baseline);
         if insert(transaction, &self.key, new_counter).await? {
@@ -202,9 +177,9 @@ impl PeriodCreation {
                     "a period is created exhausted: what `odometer recover` skipped is more than all of it"
                 );
             }
-            Ok(PeriodCreated::Created)
+            Ok(Creation::Created(None))
         } else {
-            Ok(PeriodCreated::Refused)
+            Ok(Creation::Exists)
         }
     }
 

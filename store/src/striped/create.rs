@@ -253,7 +253,7 @@ impl Store {
             match creating.await {
                 Ok(Creation::Created(_)) => n_created += 1,
                 Ok(Creation::Contradicted) => member.database.heartbeat.contradicted(&guard),
-                Ok(Creation::TooLow | Creation::MissingCounter) => {
+                Ok(Creation::TooLow | Creation::MissingCounter | Creation::Refused(_)) => {
                     return Err(StoreError::WentBack);
                 }
                 // Another process creates the name, perhaps with another definition. The next round

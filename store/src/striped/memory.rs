@@ -1,5 +1,5 @@
-//! Remembers what a store of several databases knows: what its members agreed on about each name, and
-//! each counter in each member.
+//! Remembers what a store of several databases knows: what its members agreed on about each name,
+//! and each counter in each member.
 
 use std::sync::{
     Arc,
@@ -69,8 +69,8 @@ pub(crate) struct CounterMemory {
     next: AtomicUsize,
 }
 
-/// What the members agreed on. A recovery of any member makes this process forget all of it, because
-/// what was decided may be lost.
+/// What the members agreed on. A recovery of any member makes this process forget all of it,
+/// because what was decided may be lost.
 struct AgreedNames {
     /// How many recoveries of all members together had been seen.
     n_recoveries: u64,

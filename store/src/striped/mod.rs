@@ -30,8 +30,8 @@
 //! have reserved. The same conditional update does that, so it costs no further write. The numbers
 //! in between are a gap. A counter that would be at its end by that goes on where it is.
 //!
-//! Which member is asked is decided in `health.rs` and in `walk.rs`; refills and leases go round the
-//! members in the same way. What all members must agree on is in `agreement.rs`, `create.rs`,
+//! Which member is asked is decided in `health.rs` and in `walk.rs`; refills and leases go round
+//! the members in the same way. What all members must agree on is in `agreement.rs`, `create.rs`,
 //! `claims.rs`, `repair.rs` and `change.rs`. What the members know together is in `memory.rs` and
 //! `queries.rs`.
 //!

@@ -119,8 +119,8 @@ impl Store {
         Ok((listed, seen))
     }
 
-    /// Returns the counter as all members together have it: its high-water mark is the lowest number
-    /// above all that any member has reserved. Returns `None` if no member has the counter.
+    /// Returns the counter as all members together have it: its high-water mark is the lowest
+    /// number above all that any member has reserved. Returns `None` if no member has the counter.
     fn seen_in_all(
         &self,
         key: &CounterKey,

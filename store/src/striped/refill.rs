@@ -92,12 +92,10 @@ impl Store {
         }
         let reason = walk.reason(StoreError::Unavailable);
         // Callers do not know that a member can be behind the others.
-        let is_behind = matches!(reason, StoreError::Behind);
-        Err(if is_behind {
-            StoreError::Deadline
-        } else {
-            reason
-        })
+        if matches!(reason, StoreError::Behind) {
+            return Err(StoreError::Deadline);
+        }
+        Err(reason)
     }
 
     /// Reserves a block in one member. If the member is behind, it catches up first.
@@ -305,8 +303,13 @@ impl Store {
             // definition, and only they know the rest.
             return Err(StoreError::Behind);
         };
-        let settled = self.live(name, newest)?;
+        if !newest.is_live() {
+            self.memory.forget(name);
+            return Err(StoreError::Retired);
+        }
         self.repair(k, name, (newest, true), until).await?;
-        Ok(settled)
+        // Only what the member has by now is remembered.
+        let (definition, version) = (&newest.definition, newest.version());
+        Ok(self.memory.learn(name, definition, version))
     }
 }

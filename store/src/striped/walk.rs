@@ -153,7 +153,8 @@ impl Store {
 impl Refusal for StoreError {
     const LATE: Self = Self::Deadline;
 
-    /// A member that is away may have numbers. So that the numbers of others are used up says least.
+    /// A member that is away may have numbers. So that the numbers of others are used up says
+    /// least.
     fn weight(&self) -> Option<u8> {
         if matches!(self, Self::WentBack) {
             Some(5)
@@ -177,8 +178,8 @@ impl Refusal for StoreError {
         matches!(self, Self::Unavailable | Self::Deadline | Self::WentBack)
     }
 
-    /// Numbers that are left in two members are left in the store. The largest range is the one that
-    /// a member would give.
+    /// Numbers that are left in two members are left in the store. The largest range is the one
+    /// that a member would give.
     fn and(self, later: Self) -> Self {
         match (self, later) {
             (Self::Exhausted { left: one }, Self::Exhausted { left: other }) => Self::Exhausted {
