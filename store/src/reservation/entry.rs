@@ -1,11 +1,59 @@
-//! Lets reservations into one database, and counts those that are under way.
+//! Starts reservations, and counts those that are under way in each database.
 
-use std::sync::atomic::Ordering;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{SemaphorePermit, oneshot};
+use tracing::Instrument as _;
 
-use super::request::ReserveRequest;
-use crate::database::Database;
+use super::{
+    attempts::Reservation,
+    request::{ReserveRequest, Reserved, Unpublished},
+};
+use crate::{database::Database, error::StoreError, store::Store};
+
+impl Store {
+    /// Reserves a block in a task that nobody cancels.
+    ///
+    /// If the receiver is gone when the block arrives, the block counts as abandoned.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        request: ReserveRequest,
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
+        let (answer, receiver) = oneshot::channel();
+        let store = Arc::clone(self);
+        let call = request.progress.call();
+        let reserving = async move {
+            let started = Instant::now();
+            let outcome = store.refill(request).await.and_then(|reserved| {
+                let member = store.member(usize::from(reserved.source.database))?;
+                let (heartbeat, metrics) = (&member.database.heartbeat, &store.metrics);
+                let block = Unpublished::new(reserved, Arc::clone(heartbeat), Arc::clone(metrics));
+                Ok(block)
+            });
+            let seconds = started.elapsed().as_secs_f64();
+            store.metrics.reservation_duration.record(seconds);
+            // An outcome that is dropped with a block in it counts the block as abandoned.
+            let _gone = answer.send(outcome);
+        };
+        self.tasks().spawn(reserving.instrument(call));
+        receiver
+    }
+
+    async fn refill(&self, request: ReserveRequest) -> Result<Reserved, StoreError> {
+        let Some(only) = self.only() else {
+            return Box::pin(self.refill_of_members(&request)).await;
+        };
+        let _turn = only.permit_for_prefetch(&request).await;
+        let _gauge = ReservationGauge::enter(only);
+        match &self.redis {
+            Some(redis) => Box::pin(redis.reserve(request)).await,
+            None => Reservation::new(only, request).run().await,
+        }
+    }
+}
 
 impl Database {
     /// Waits for a permit if no caller waits for the numbers yet. Returns without a permit as soon

@@ -1,17 +1,15 @@
-//! Reserves a block for an actor: of the only database, or of the first member that gives it.
+//! Reserves a block in a store of several databases: in the first member that gives it.
 
 use std::{sync::Arc, time::Instant};
 
 use futures_util::future::join_all;
 use odometer_process::faults::{self, Fault};
-use tokio::sync::oneshot;
-use tracing::Instrument as _;
 
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 
 use super::{memory::CounterView, walk::Walk};
 use crate::{
-    ReserveRequest, Reserved, Resolved, SeenCounter, Unpublished,
+    ReserveRequest, Reserved, Resolved, SeenCounter,
     error::StoreError,
     reservation::{
         attempts::Reservation,
@@ -25,46 +23,14 @@ use crate::{
 const MAX_TRIES: usize = 4;
 
 impl Store {
-    /// Reserves a block in a task that nobody cancels.
+    /// Reserves a block: goes round the members, until one of them gives it.
     ///
-    /// If the receiver is gone when the block arrives, the block counts as abandoned.
-    pub(crate) fn reserve(
-        self: &Arc<Self>,
-        request: ReserveRequest,
-    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
-        let (answer, receiver) = oneshot::channel();
-        let store = Arc::clone(self);
-        let call = request.progress.call();
-        let reserving = async move {
-            let started = Instant::now();
-            let outcome = store.refill(request).await.and_then(|reserved| {
-                let member = store.member(usize::from(reserved.source.database))?;
-                let (heartbeat, metrics) = (&member.database.heartbeat, &store.metrics);
-                let block = Unpublished::new(reserved, Arc::clone(heartbeat), Arc::clone(metrics));
-                Ok(block)
-            });
-            let seconds = started.elapsed().as_secs_f64();
-            store.metrics.reservation_duration.record(seconds);
-            // An outcome that is dropped with a block in it counts the block as abandoned.
-            let _gone = answer.send(outcome);
-        };
-        self.tasks().spawn(reserving.instrument(call));
-        receiver
-    }
-
-    async fn refill(&self, request: ReserveRequest) -> Result<Reserved, StoreError> {
-        let Some(only) = self.only() else {
-            return Box::pin(self.refill_of_members(&request)).await;
-        };
-        let _turn = only.permit_for_prefetch(&request).await;
-        let _gauge = ReservationGauge::enter(only);
-        match &self.redis {
-            Some(redis) => Box::pin(redis.reserve(request)).await,
-            None => Reservation::new(only, request).run().await,
-        }
-    }
-
-    async fn refill_of_members(&self, request: &ReserveRequest) -> Result<Reserved, StoreError> {
+    /// # Errors
+    /// Why none of them gave a block.
+    pub(crate) async fn refill_of_members(
+        &self,
+        request: &ReserveRequest,
+    ) -> Result<Reserved, StoreError> {
         let until = Instant::now() + self.bounds.deadline;
         let name = &request.key.sequence;
         let mut agreed = match (self.memory.agreed(name), &request.known) {

@@ -51,6 +51,27 @@ async fn a_lease_is_renewed_and_given_back(backend: Backend) {
     assert!(!row.is_held);
 }
 
+for_each_backend!(a_lease_whose_caller_is_gone_is_given_back);
+
+async fn a_lease_whose_caller_is_gone_is_given_back(backend: Backend) {
+    let stage = Stage::new(backend).await;
+    // The call is sent, and its caller is gone at once.
+    let hung_up = tokio::time::timeout(Duration::ZERO, lease(&stage, "one")).await;
+    assert!(hung_up.is_err(), "no answer comes so soon");
+    let pool = wanted("one", WorkerChoice::Any).pool;
+    let row = wait::until("the lease is given back", LIMIT, async || {
+        let rows = stage.store().leases_after(STORE, &pool, None, 10).await;
+        let row = rows.expect("they can be read").into_iter().next();
+        row.filter(|row| !row.is_held)
+    })
+    .await;
+    let next = lease(&stage, "two").await.expect("a lease");
+    assert_ne!(
+        next.key.worker, row.worker,
+        "an id that was never used comes first"
+    );
+}
+
 for_each_backend!(a_lease_that_is_not_remembered_is_looked_at);
 
 async fn a_lease_that_is_not_remembered_is_looked_at(backend: Backend) {

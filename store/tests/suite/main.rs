@@ -16,6 +16,7 @@ mod change;
 mod command;
 mod create;
 mod lease;
+mod members;
 mod recover;
 mod reserve;
 mod stage;
