@@ -32,6 +32,7 @@ mod m0009_redis;
 mod m0010_leases;
 #[cfg(feature = "next")]
 mod next;
+mod step;
 
 use sea_orm_migration::{
     prelude::*,

@@ -13,39 +13,24 @@ impl MigrationTrait for Migration {
         let backend = manager.get_database_backend();
         manager
             .create_table(
-                table(backend, Meta::Table)
+                table(backend, "meta")
                     .col(
-                        ColumnDef::new(Meta::Id)
+                        ColumnDef::new("id")
                             .small_integer()
                             .not_null()
                             .primary_key(),
                     )
-                    .col(ascii(backend, Meta::ClusterId, 36))
-                    .col(integer(Meta::StripeK))
-                    .col(integer(Meta::StripeN))
-                    .col(integer(Meta::SchemaVersion))
-                    .col(integer(Meta::CompatibleFrom))
-                    .col(bigint(Meta::DefinitionsVersion))
-                    .col(ColumnDef::new(Meta::RecoveredAt).big_integer().null())
-                    .col(bigint(Meta::RecoveredSkip))
-                    .col(ColumnDef::new(Meta::LeasesFrom).big_integer().null())
+                    .col(ascii(backend, "cluster_id", 36))
+                    .col(integer("stripe_k"))
+                    .col(integer("stripe_n"))
+                    .col(integer("schema_version"))
+                    .col(integer("compatible_from"))
+                    .col(bigint("definitions_version"))
+                    .col(ColumnDef::new("recovered_at").big_integer().null())
+                    .col(bigint("recovered_skip"))
+                    .col(ColumnDef::new("leases_from").big_integer().null())
                     .to_owned(),
             )
             .await
     }
-}
-
-#[derive(DeriveIden)]
-enum Meta {
-    Table,
-    Id,
-    ClusterId,
-    StripeK,
-    StripeN,
-    SchemaVersion,
-    CompatibleFrom,
-    DefinitionsVersion,
-    RecoveredAt,
-    RecoveredSkip,
-    LeasesFrom,
 }

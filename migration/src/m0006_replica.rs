@@ -13,20 +13,12 @@ impl MigrationTrait for Migration {
         let backend = manager.get_database_backend();
         manager
             .create_table(
-                table(backend, Replica::Table)
-                    .col(ascii(backend, Replica::Holder, 64).primary_key())
-                    .col(bigint(Replica::Beat))
-                    .col(bigint(Replica::BeatAt))
+                table(backend, "replica")
+                    .col(ascii(backend, "holder", 64).primary_key())
+                    .col(bigint("beat"))
+                    .col(bigint("beat_at"))
                     .to_owned(),
             )
             .await
     }
-}
-
-#[derive(DeriveIden)]
-enum Replica {
-    Table,
-    Holder,
-    Beat,
-    BeatAt,
 }

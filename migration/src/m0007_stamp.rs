@@ -10,16 +10,16 @@ pub(crate) struct Migration;
 impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         let row = Query::insert()
-            .into_table(Meta::Table)
+            .into_table("meta")
             .columns([
-                Meta::Id,
-                Meta::ClusterId,
-                Meta::StripeK,
-                Meta::StripeN,
-                Meta::SchemaVersion,
-                Meta::CompatibleFrom,
-                Meta::DefinitionsVersion,
-                Meta::RecoveredSkip,
+                "id",
+                "cluster_id",
+                "stripe_k",
+                "stripe_n",
+                "schema_version",
+                "compatible_from",
+                "definitions_version",
+                "recovered_skip",
             ])
             .values_panic([
                 1.into(),
@@ -33,25 +33,8 @@ impl MigrationTrait for Migration {
             ])
             // A server without transactional DDL may have stopped between the row and the record of
             // this step.
-            .on_conflict(
-                OnConflict::column(Meta::Id)
-                    .do_nothing_on([Meta::Id])
-                    .to_owned(),
-            )
+            .on_conflict(OnConflict::column("id").do_nothing_on(["id"]).to_owned())
             .to_owned();
         manager.execute(row).await
     }
-}
-
-#[derive(DeriveIden)]
-enum Meta {
-    Table,
-    Id,
-    ClusterId,
-    StripeK,
-    StripeN,
-    SchemaVersion,
-    CompatibleFrom,
-    DefinitionsVersion,
-    RecoveredSkip,
 }

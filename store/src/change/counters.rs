@@ -6,14 +6,17 @@ use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
-    UpdateMany,
     sea_query::{Expr, ExprTrait, Query},
 };
 
+pub(crate) use crate::rows::counter::update;
 use crate::{
     change::request::Act,
     outcome::Snapshot,
-    rows::catalog::{LIVE, NO_PERIOD, REMOVED, one_more},
+    rows::{
+        catalog::{LIVE, NO_PERIOD, REMOVED},
+        counter::{self as counter_row, add_one},
+    },
 };
 
 /// Returns whether the act removes a period that is a tombstone already. A tombstone never gets
@@ -26,13 +29,9 @@ pub(crate) async fn is_tombstone(
     if !matches!(act, Act::RemovePeriod { .. }) {
         return Ok(false);
     }
-    let row = (
-        key.sequence.as_str().to_owned(),
-        key.period.as_str().to_owned(),
-    );
     // This read takes a lock. On MariaDB, a read without a lock would fix the state that is shown
     // from then on, before anything is locked.
-    let find = transaction.holding(counter::Entity::find_by_id(row));
+    let find = transaction.holding(counter_row::find(key));
     let row = find.one(transaction).await?;
     Ok(row.is_some_and(|row| row.state == REMOVED))
 }
@@ -52,12 +51,8 @@ pub(crate) async fn raise(
     if !key.period.is_none() {
         those = those.add(counter::Column::Period.is_in([NO_PERIOD, key.period.as_str()]));
     }
-    counter::Entity::update_many()
-        .col_expr(counter::Column::Version, one_more(counter::Column::Version))
-        .col_expr(
-            counter::Column::Revision,
-            one_more(counter::Column::Revision),
-        )
+    let raised = [counter::Column::Version, counter::Column::Revision];
+    add_one(counter::Entity::update_many(), raised)
         .col_expr(counter::Column::WindowOpen, Expr::val(false))
         .filter(those.add(counter::Column::State.eq(LIVE)))
         .exec(transaction)
@@ -89,13 +84,6 @@ pub(crate) async fn set(
         .exec(transaction)
         .await?;
     Ok(())
-}
-
-/// Returns a statement that updates one counter.
-pub(crate) fn update(key: &CounterKey) -> UpdateMany<counter::Entity> {
-    counter::Entity::update_many()
-        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
-        .filter(counter::Column::Period.eq(key.period.as_str()))
 }
 
 /// Raises the floor of each counter that issues to its high-water mark.

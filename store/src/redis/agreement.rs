@@ -27,7 +27,7 @@ use super::server::Address;
 use crate::{
     database::Database,
     identity::DatabaseIdentity,
-    rows::catalog::one_more,
+    rows::counter::add_one,
     settings::{DatabaseSettings, Fallback, RedisSettings},
 };
 
@@ -124,13 +124,9 @@ impl Agreement {
                 .and_where(Expr::col("compatible_from").lt(KNOWS_WINDOWS));
             transaction.execute(&admit).await?;
         }
-        counter::Entity::update_many()
+        let raised = [counter::Column::Version, counter::Column::Revision];
+        add_one(counter::Entity::update_many(), raised)
             .col_expr(counter::Column::WindowOpen, Expr::val(false))
-            .col_expr(counter::Column::Version, one_more(counter::Column::Version))
-            .col_expr(
-                counter::Column::Revision,
-                one_more(counter::Column::Revision),
-            )
             .filter(counter::Column::WindowOpen.eq(true))
             .exec(&transaction)
             .await?;
