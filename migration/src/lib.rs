@@ -110,32 +110,31 @@ async fn run_all<M: MigratorTrait>(
             // A pooler may give a connection on which statements of these names are known already.
             transaction.execute_unprepared("DEALLOCATE ALL").await?;
             lock::take_postgres(&transaction).await?;
-            let before = Installed::read(&transaction).await?;
-            if is_older(before, version) {
-                M::up(&transaction, None).await?;
-            }
             // Outside the transaction, a pooler may answer on another connection.
-            let after = Installed::read(&transaction).await?;
+            let migrated = up_where_older::<M, _>(&transaction, version).await?;
             transaction.commit().await?;
-            Ok(Migrated { before, after })
+            Ok(migrated)
         }
         DbBackend::MySql => {
             lock::take_mysql(connection).await?;
-            let outcome = up_where_older::<M>(connection, version).await;
+            let outcome = up_where_older::<M, _>(connection, version).await;
             let given_back = lock::give_back_mysql(connection).await;
             let migrated = outcome?;
             given_back?;
             Ok(migrated)
         }
         // One process owns a SQLite file: the service holds a lock next to the file.
-        DbBackend::Sqlite | _ => up_where_older::<M>(connection, version).await,
+        DbBackend::Sqlite | _ => up_where_older::<M, _>(connection, version).await,
     }
 }
 
-async fn up_where_older<M: MigratorTrait>(
-    connection: &DatabaseConnection,
+async fn up_where_older<'c, M: MigratorTrait, C: ConnectionTrait>(
+    connection: &'c C,
     version: i32,
-) -> Result<Migrated, DbErr> {
+) -> Result<Migrated, DbErr>
+where
+    &'c C: IntoSchemaManagerConnection<'c>,
+{
     let before = Installed::read(connection).await?;
     if is_older(before, version) {
         M::up(connection, None).await?;
@@ -168,6 +167,15 @@ pub struct Installed {
 }
 
 impl Installed {
+    /// Returns whether a database has this version of the schema, or a later one.
+    ///
+    /// # Errors
+    /// What the database said.
+    pub async fn reaches(connection: &impl ConnectionTrait, version: i32) -> Result<bool, DbErr> {
+        let installed = Self::read(connection).await?;
+        Ok(installed.is_some_and(|installed| installed.schema_version >= version))
+    }
+
     /// Reads which schema a database has. `None` if it has no schema of Odometer.
     ///
     /// # Errors

@@ -41,13 +41,10 @@ pub(crate) struct ClockPair {
 
 impl ClockPair {
     pub(crate) async fn read(transaction: &DatabaseTransaction) -> Result<Self, DbErr> {
-        let now = database_clock::now(transaction.get_database_backend());
-        let query = Query::select().expr_as(now, "now_ms").to_owned();
-        let row = transaction.query_one(&query).await?;
-        let row = row.ok_or_else(|| DbErr::RecordNotFound("the clock".to_owned()))?;
+        let database_ms = database_clock::read(transaction).await?;
         Ok(Self {
             ours_ms: now_ms(),
-            database_ms: row.try_get("", "now_ms")?,
+            database_ms,
         })
     }
 

@@ -74,8 +74,7 @@ impl Agreement {
 
     /// Reads what the database has on record.
     async fn read(database: &impl ConnectionTrait) -> Result<Self, DbErr> {
-        let installed = Installed::read(database).await?;
-        if installed.is_none_or(|installed| installed.schema_version < REDIS_LIST) {
+        if !Installed::reaches(database, REDIS_LIST).await? {
             return Ok(Self(None));
         }
         let query = Query::select().column("redis").from("meta").to_owned();

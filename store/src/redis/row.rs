@@ -4,17 +4,17 @@
 //! happen. While a window is open, all numbers from its base up to `next_value` belong to it,
 //! because nothing else raises `next_value` then.
 
-use entity::{counter, meta};
+use entity::counter;
 use odometer_core::period::CounterKey;
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QuerySelect,
-    UpdateMany,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, QueryFilter, QuerySelect, UpdateMany,
     sea_query::{CaseStatement, Expr, ExprTrait},
 };
 
 use crate::heartbeat::HeartbeatGuard;
+use crate::meta_row;
 use crate::redis::window::LEASE_MS;
 use crate::rows::{
     counter::{self as counter_row, SeenCounter, add_one},
@@ -214,8 +214,6 @@ pub(crate) async fn next_value(
 
 /// Reads the `cluster_id` of the database's installation.
 pub(crate) async fn cluster_id(database: DatabaseConnection) -> Result<String, DbErr> {
-    let find = meta::Entity::find_by_id(1_i16).select_only();
-    let column = find.column(meta::Column::ClusterId);
-    let cluster_id = column.into_tuple().one(&database).await?;
-    cluster_id.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
+    let meta = meta_row::read(meta_row::plain(), &database).await?;
+    Ok(meta.cluster_id)
 }
