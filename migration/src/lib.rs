@@ -55,17 +55,17 @@ struct Migrator;
 #[async_trait::async_trait]
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![
-            Box::new(m0001_meta::Migration),
-            Box::new(m0002_sequence::Migration),
-            Box::new(m0003_counter::Migration),
-            Box::new(m0004_block::Migration),
-            Box::new(m0005_worker_lease::Migration),
-            Box::new(m0006_replica::Migration),
-            Box::new(m0007_stamp::Migration),
-            Box::new(m0008_journal_index::Migration),
-            Box::new(m0009_redis::Migration),
-            Box::new(m0010_leases::Migration),
+        step::steps![
+            m0001_meta,
+            m0002_sequence,
+            m0003_counter,
+            m0004_block,
+            m0005_worker_lease,
+            m0006_replica,
+            m0007_stamp,
+            m0008_journal_index,
+            m0009_redis,
+            m0010_leases,
         ]
     }
 

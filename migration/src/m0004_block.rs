@@ -7,30 +7,24 @@ use crate::{
     step::create_index,
 };
 
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let backend = manager.get_database_backend();
-        manager
-            .create_table(
-                table(backend, "block")
-                    .col(ColumnDef::new("id").uuid().not_null().primary_key())
-                    .col(ascii(backend, "sequence", NAME_LENGTH))
-                    .col(ascii(backend, "period", PERIOD_LENGTH))
-                    .col(bigint("first"))
-                    .col(bigint("last"))
-                    .col(bigint("step"))
-                    .col(ascii(backend, "holder", 64))
-                    .col(bigint("reserved_at"))
-                    .col(ascii(backend, "fate", 16))
-                    .col(bigint("next_unissued"))
-                    .to_owned(),
-            )
-            .await?;
-        let columns = ["sequence", "period", "fate", "next_unissued"];
-        create_index(manager, "block", "block_by_sequence", &columns).await
-    }
+pub(crate) async fn up(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
+    let backend = manager.get_database_backend();
+    manager
+        .create_table(
+            table(backend, "block")
+                .col(ColumnDef::new("id").uuid().not_null().primary_key())
+                .col(ascii(backend, "sequence", NAME_LENGTH))
+                .col(ascii(backend, "period", PERIOD_LENGTH))
+                .col(bigint("first"))
+                .col(bigint("last"))
+                .col(bigint("step"))
+                .col(ascii(backend, "holder", 64))
+                .col(bigint("reserved_at"))
+                .col(ascii(backend, "fate", 16))
+                .col(bigint("next_unissued"))
+                .to_owned(),
+        )
+        .await?;
+    let columns = ["sequence", "period", "fate", "next_unissued"];
+    create_index(manager, "block", "block_by_sequence", &columns).await
 }

@@ -5,14 +5,8 @@ use sea_orm_migration::prelude::*;
 
 use crate::step::{add_column, reach_schema};
 
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let column = ColumnDef::new("redis").text().null().to_owned();
-        add_column(manager, "meta", "redis", column).await?;
-        reach_schema(manager, crate::REDIS_LIST).await
-    }
+pub(crate) async fn up(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
+    let column = ColumnDef::new("redis").text().null().to_owned();
+    add_column(manager, "meta", "redis", column).await?;
+    reach_schema(manager, crate::REDIS_LIST).await
 }

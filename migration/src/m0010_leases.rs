@@ -9,35 +9,29 @@ use crate::{
     step::{add_column, create_index, reach_schema},
 };
 
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
 const TABLE: &str = "worker_lease";
 /// Bounds the name of a pool: the name of a sequence, with a `/` before it.
 const POOL_LENGTH: u32 = NAME_LENGTH + 1;
 
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let number = |name: &'static str| {
-            let mut column = ColumnDef::new(name);
-            column.big_integer().not_null().default(0).to_owned()
-        };
-        let mut ended = ColumnDef::new("ended");
-        let ended = ended.boolean().not_null().default(false).to_owned();
-        for name in ["reserved_from", "ttl_ms"] {
-            add_column(manager, TABLE, name, number(name)).await?;
-        }
-        add_column(manager, TABLE, "ended", ended).await?;
-        widen_pool(manager).await?;
-        for (name, column) in [
-            ("worker_lease_by_time", "reserved_until"),
-            ("worker_lease_by_holder", "holder"),
-        ] {
-            create_index(manager, TABLE, name, &["pool", column]).await?;
-        }
-        reach_schema(manager, crate::WORKER_LEASES).await
+pub(crate) async fn up(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
+    let number = |name: &'static str| {
+        let mut column = ColumnDef::new(name);
+        column.big_integer().not_null().default(0).to_owned()
+    };
+    let mut ended = ColumnDef::new("ended");
+    let ended = ended.boolean().not_null().default(false).to_owned();
+    for name in ["reserved_from", "ttl_ms"] {
+        add_column(manager, TABLE, name, number(name)).await?;
     }
+    add_column(manager, TABLE, "ended", ended).await?;
+    widen_pool(manager).await?;
+    for (name, column) in [
+        ("worker_lease_by_time", "reserved_until"),
+        ("worker_lease_by_holder", "holder"),
+    ] {
+        create_index(manager, TABLE, name, &["pool", column]).await?;
+    }
+    reach_schema(manager, crate::WORKER_LEASES).await
 }
 
 /// Widens the column `pool`. The statement changes nothing if the column is as wide already.

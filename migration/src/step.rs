@@ -1,7 +1,42 @@
-//! Does what several steps do. A server without transactional DDL may have stopped within a step, so
-//! each part looks first whether it is done already.
+//! Defines a step, and does what several steps do. A server without transactional DDL may have
+//! stopped within a step, so each part looks first whether it is done already.
+
+use std::pin::Pin;
 
 use sea_orm_migration::prelude::*;
+
+/// The work of a step.
+type Work<'a> = Pin<Box<dyn Future<Output = Result<(), DbErr>> + Send + 'a>>;
+
+/// A step of the schema. It is recorded under its name, which is that of its file.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) up: for<'a> fn(&'a SchemaManager<'a>) -> Work<'a>,
+}
+
+impl MigrationName for Step {
+    fn name(&self) -> &str {
+        self.name
+    }
+}
+
+#[async_trait::async_trait]
+impl MigrationTrait for Step {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        (self.up)(manager).await
+    }
+}
+
+/// Lists the steps of these modules, each of which has a function `up`.
+macro_rules! steps {
+    ($($step:ident),+ $(,)?) => {
+        vec![$(Box::new($crate::step::Step {
+            name: stringify!($step),
+            up: |manager| Box::pin($step::up(manager)),
+        })),+]
+    };
+}
+pub(crate) use steps;
 
 /// Adds a column if the table does not have it yet.
 pub(crate) async fn add_column(

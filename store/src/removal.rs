@@ -33,7 +33,7 @@ use odometer_process::{
     metrics::Metrics,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     sea_query::{Expr, ExprTrait, Query},
 };
 
@@ -275,21 +275,21 @@ async fn with_counters(
     names: Vec<String>,
     through: Period,
 ) -> Result<HashMap<String, Period>, DbErr> {
-    let query = Query::select()
+    let youngest: Vec<(String, String)> = counter::Entity::find()
+        .select_only()
         .column(counter::Column::Sequence)
-        .expr_as(Expr::col(counter::Column::Period).max(), "youngest")
-        .from(counter::Entity)
-        .and_where(counter::Column::Sequence.is_in(names))
-        .and_where(counter::Column::Period.gt(NO_PERIOD))
-        .and_where(counter::Column::Period.lte(through.as_str()))
-        .group_by_col(counter::Column::Sequence)
-        .to_owned();
-    let mut found = HashMap::new();
-    for row in database.query_all(&query).await? {
-        let youngest: String = row.try_get("", "youngest")?;
-        found.insert(row.try_get("", "sequence")?, Period::from_stored(&youngest));
-    }
-    Ok(found)
+        .column_as(counter::Column::Period.max(), "youngest")
+        .filter(counter::Column::Sequence.is_in(names))
+        .filter(counter::Column::Period.gt(NO_PERIOD))
+        .filter(counter::Column::Period.lte(through.as_str()))
+        .group_by(counter::Column::Sequence)
+        .into_tuple()
+        .all(&database)
+        .await?;
+    let youngest = youngest.into_iter();
+    Ok(youngest
+        .map(|(name, period)| (name, Period::from_stored(&period)))
+        .collect())
 }
 
 /// Announces in the sequence's row that its periods are removed. Returns false if the row has

@@ -5,8 +5,8 @@ use odometer_core::{name::SequenceName, period::CounterKey};
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
-    sea_query::{Expr, ExprTrait, Query},
+    ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    sea_query::{Expr, ExprTrait},
 };
 
 pub(crate) use crate::rows::counter::update;
@@ -107,17 +107,16 @@ pub(crate) async fn highest_of_periods(
     transaction: &DatabaseTransaction,
     name: &SequenceName,
 ) -> Result<Option<i64>, DbErr> {
-    let query = Query::select()
-        .expr_as(Expr::col(counter::Column::NextValue).max(), "highest")
-        .from(counter::Entity)
-        .and_where(counter::Column::Sequence.eq(name.as_str()))
-        .and_where(counter::Column::Period.gt(NO_PERIOD))
-        .and_where(counter::Column::State.eq(LIVE))
-        .to_owned();
-    match transaction.query_one(&query).await? {
-        Some(row) => row.try_get("", "highest"),
-        None => Ok(None),
-    }
+    let highest: Option<Option<i64>> = counter::Entity::find()
+        .select_only()
+        .column_as(counter::Column::NextValue.max(), "highest")
+        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .filter(counter::Column::Period.gt(NO_PERIOD))
+        .filter(counter::Column::State.eq(LIVE))
+        .into_tuple()
+        .one(transaction)
+        .await?;
+    Ok(highest.flatten())
 }
 
 /// Returns whether a counter was created for any period. Removed keys count, too.

@@ -15,8 +15,8 @@ use odometer_process::{
     faults::{self, Fault},
 };
 use sea_orm::{
-    ConnectionTrait, DbErr, EntityTrait, QueryFilter,
-    sea_query::{CaseStatement, Expr, ExprTrait, Query},
+    ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    sea_query::{CaseStatement, Expr, ExprTrait},
 };
 
 use super::recover::VERSIONS;
@@ -126,16 +126,14 @@ pub(crate) async fn void(
 
 /// Returns the longest time for which a lease of these pools was asked for (ms).
 async fn longest_in(transaction: &DatabaseTransaction, pools: Expr) -> Result<i64, DbErr> {
-    let query = Query::select()
-        .expr_as(Expr::col(worker_lease::Column::TtlMs).max(), "longest_ms")
-        .from(worker_lease::Entity)
-        .and_where(pools)
-        .to_owned();
-    let Some(row) = transaction.query_one(&query).await? else {
-        return Ok(0);
-    };
-    let longest_ms: Option<i64> = row.try_get("", "longest_ms")?;
-    Ok(longest_ms.unwrap_or(0))
+    let longest_ms: Option<Option<i64>> = worker_lease::Entity::find()
+        .select_only()
+        .column_as(worker_lease::Column::TtlMs.max(), "longest_ms")
+        .filter(pools)
+        .into_tuple()
+        .one(transaction)
+        .await?;
+    Ok(longest_ms.flatten().unwrap_or(0))
 }
 
 async fn void_in(

@@ -24,7 +24,7 @@ use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
     QueryOrder, QuerySelect,
-    sea_query::{CaseStatement, Expr, ExprTrait, Query},
+    sea_query::{CaseStatement, Expr, ExprTrait},
 };
 
 use crate::{
@@ -299,16 +299,18 @@ impl Recovery<'_> {
     /// Notes what raising these counters will come to. The database finds it out, because one
     /// sequence may have very many counters.
     async fn note_rises(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
-        let at_their_end = Query::select()
+        let at_their_end: Vec<String> = counter::Entity::find()
+            .select_only()
             .distinct()
             .column(counter::Column::Sequence)
-            .from(counter::Entity)
-            .cond_where(rise.issuing(names))
-            .and_where(counter::Column::NextValue.gte(rise.comes_to_its_end()))
-            .to_owned();
-        for row in self.transaction.query_all(&at_their_end).await? {
+            .filter(rise.issuing(names))
+            .filter(counter::Column::NextValue.gte(rise.comes_to_its_end()))
+            .into_tuple()
+            .all(self.transaction)
+            .await?;
+        for name in at_their_end {
             self.outcome.n_at_their_end += 1;
-            self.outcome.at_their_end.push(row.try_get("", "sequence")?);
+            self.outcome.at_their_end.push(name);
         }
         // The rise is cut off at `highest`, and most for the highest counters. So the lowest
         // counter rises most.
@@ -395,16 +397,15 @@ impl Recovery<'_> {
                 "CAST(COALESCE(SUM((last - next_unissued) / step + 1), 0) AS BIGINT)"
             }
         };
-        let query = Query::select()
+        let given_up: Option<(i64, i64)> = block::Entity::find()
+            .select_only()
             .expr_as(Expr::cust("COUNT(*)"), "n_blocks")
             .expr_as(Expr::cust(n_numbers), "n_numbers")
-            .from(block::Entity)
-            .and_where(block::Column::Fate.eq("returned"))
-            .to_owned();
-        if let Some(row) = self.transaction.query_one(&query).await? {
-            self.outcome.n_blocks = row.try_get("", "n_blocks")?;
-            self.outcome.n_numbers = row.try_get("", "n_numbers")?;
-        }
+            .filter(block::Column::Fate.eq("returned"))
+            .into_tuple()
+            .one(self.transaction)
+            .await?;
+        (self.outcome.n_blocks, self.outcome.n_numbers) = given_up.unwrap_or_default();
         if !faults::is(Fault::RecoverKeepsReturned) {
             block::Entity::update_many()
                 .col_expr(block::Column::Fate, Expr::val("abandoned"))

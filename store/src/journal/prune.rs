@@ -124,7 +124,7 @@ async fn step(
     let rows = oldest(&database, now_ms().saturating_sub(retain), after).await?;
     let more = u64::try_from(rows.len()) == Ok(STEP);
     let next = rows.last().filter(|_| more).cloned();
-    let living = living(&database, &rule, &rows).await?;
+    let living = holders::living(&database, &rows, &rule.holder, rule.silence).await?;
     let floors = floors(&database, &rows).await?;
     let (rests, others): (Vec<_>, Vec<_>) = rows
         .iter()
@@ -189,19 +189,6 @@ async fn oldest(
             .filter(later);
     }
     find.all(database).await
-}
-
-async fn living(
-    database: &DatabaseConnection,
-    rule: &RetentionRule,
-    rows: &[block::Model],
-) -> Result<HashSet<String>, DbErr> {
-    let holders = rows
-        .iter()
-        .filter(|row| row.fate == "held" && row.holder != rule.holder)
-        .map(|row| row.holder.clone())
-        .collect();
-    holders::living(database, holders, rule.silence).await
 }
 
 /// Returns the floors of the counters that returned rows belong to. The floor of a removed period
