@@ -23,10 +23,10 @@ pub enum ServerErrorCode<'a> {
 impl fmt::Display for ServerErrorCode<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ServerErrorCode::Postgres(code, _) => write!(formatter, "SQLSTATE {code}"),
-            ServerErrorCode::MySql(code) => write!(formatter, "MySQL error {code}"),
-            ServerErrorCode::Sqlite(code) => write!(formatter, "SQLite result code {code}"),
-            ServerErrorCode::Other => formatter.write_str("an error without a code"),
+            Self::Postgres(code, _) => write!(formatter, "SQLSTATE {code}"),
+            Self::MySql(code) => write!(formatter, "MySQL error {code}"),
+            Self::Sqlite(code) => write!(formatter, "SQLite result code {code}"),
+            Self::Other => formatter.write_str("an error without a code"),
         }
     }
 }
@@ -34,14 +34,14 @@ impl fmt::Display for ServerErrorCode<'_> {
 impl<'a> ServerErrorCode<'a> {
     pub fn of(said: &'a dyn DatabaseError) -> Self {
         if let Some(said) = said.try_downcast_ref::<PgDatabaseError>() {
-            ServerErrorCode::Postgres(said.code(), said.message())
+            Self::Postgres(said.code(), said.message())
         } else if let Some(said) = said.try_downcast_ref::<MySqlDatabaseError>() {
-            ServerErrorCode::MySql(said.number())
+            Self::MySql(said.number())
         } else if said.try_downcast_ref::<SqliteError>().is_some() {
             let code = said.code().and_then(|code| code.parse().ok());
-            code.map_or(ServerErrorCode::Other, ServerErrorCode::Sqlite)
+            code.map_or(Self::Other, Self::Sqlite)
         } else {
-            ServerErrorCode::Other
+            Self::Other
         }
     }
 
@@ -65,28 +65,26 @@ impl<'a> ServerErrorCode<'a> {
             "grant the user the right to connect to it",
         );
         let (what, to_do) = match self {
-            ServerErrorCode::Postgres("28P01", _) => LOGIN,
-            ServerErrorCode::Postgres("28000", _) => HOST,
-            ServerErrorCode::Postgres("3D000", _) => DATABASE,
-            ServerErrorCode::Postgres("42501", _) => RIGHT,
-            ServerErrorCode::Postgres("08P01", message) if message.contains("no such database") => {
-                DATABASE
-            }
-            ServerErrorCode::Postgres("08P01", message) if is_login_of_a_pooler(message) => LOGIN,
-            ServerErrorCode::MySql(1045 | 1698) => LOGIN,
-            ServerErrorCode::MySql(1130 | 3159) => HOST,
-            ServerErrorCode::MySql(1049) => DATABASE,
-            ServerErrorCode::MySql(1044) => RIGHT,
-            ServerErrorCode::MySql(1251) => (
+            Self::Postgres("28P01", _) => LOGIN,
+            Self::Postgres("28000", _) => HOST,
+            Self::Postgres("3D000", _) => DATABASE,
+            Self::Postgres("42501", _) => RIGHT,
+            Self::Postgres("08P01", message) if message.contains("no such database") => DATABASE,
+            Self::Postgres("08P01", message) if is_login_of_a_pooler(message) => LOGIN,
+            Self::MySql(1045 | 1698) => LOGIN,
+            Self::MySql(1130 | 3159) => HOST,
+            Self::MySql(1049) => DATABASE,
+            Self::MySql(1044) => RIGHT,
+            Self::MySql(1251) => (
                 "the database wants this user to log in in another way",
                 "give the user a password of a plugin that this program knows",
             ),
-            ServerErrorCode::MySql(1129) => (
+            Self::MySql(1129) => (
                 "the database has blocked this host after failed connections",
                 "run FLUSH HOSTS on the server, and see its log for what failed",
             ),
-            ServerErrorCode::Sqlite(_) => return self.answer(),
-            ServerErrorCode::Postgres(..) | ServerErrorCode::MySql(_) | ServerErrorCode::Other => {
+            Self::Sqlite(_) => return self.answer(),
+            Self::Postgres(..) | Self::MySql(_) | Self::Other => {
                 return format!("the database refuses the connection: {}", self.answer());
             }
         };
@@ -97,45 +95,42 @@ impl<'a> ServerErrorCode<'a> {
     /// help.
     pub fn answer(&self) -> String {
         let (what, to_do) = match self {
-            ServerErrorCode::Postgres("42P01", _) | ServerErrorCode::MySql(1146) => {
+            Self::Postgres("42P01", _) | Self::MySql(1146) => {
                 ("a table is missing", "restore it from a backup")
             }
-            ServerErrorCode::Postgres("42703", _) | ServerErrorCode::MySql(1054) => {
+            Self::Postgres("42703", _) | Self::MySql(1054) => {
                 ("a column is missing", "restore the table from a backup")
             }
-            ServerErrorCode::Postgres("42883", _) | ServerErrorCode::MySql(1305) => (
+            Self::Postgres("42883", _) | Self::MySql(1305) => (
                 "the server lacks a function that Odometer uses",
                 "see in docs/databases.md which servers it works with",
             ),
-            ServerErrorCode::Postgres("26000" | "42P05", _) => (
+            Self::Postgres("26000" | "42P05", _) => (
                 "a prepared statement is another session's, as behind a pooler",
                 "add ?pgbouncer=true to the URL",
             ),
-            ServerErrorCode::Postgres("53100", _) | ServerErrorCode::MySql(1021 | 1114) => {
+            Self::Postgres("53100", _) | Self::MySql(1021 | 1114) => {
                 ("the database's disk is full", "make room on it")
             }
-            ServerErrorCode::Sqlite(code) if *code & 0xff == 10 => (
+            Self::Sqlite(code) if *code & 0xff == 10 => (
                 "the SQLite file cannot be read or written",
                 "see that it is a file, and that its disk works",
             ),
-            ServerErrorCode::Sqlite(code) if *code & 0xff == 11 => {
+            Self::Sqlite(code) if *code & 0xff == 11 => {
                 ("the SQLite file is damaged", "restore it from a backup")
             }
-            ServerErrorCode::Sqlite(code) if *code & 0xff == 13 => {
+            Self::Sqlite(code) if *code & 0xff == 13 => {
                 ("the disk of the SQLite file is full", "make room on it")
             }
-            ServerErrorCode::Sqlite(code) if *code & 0xff == 14 => (
+            Self::Sqlite(code) if *code & 0xff == 14 => (
                 "the SQLite file cannot be opened",
                 "see that it is a file, and that this user may read and write it",
             ),
-            ServerErrorCode::Sqlite(code) if *code & 0xff == 26 => (
+            Self::Sqlite(code) if *code & 0xff == 26 => (
                 "the file is no SQLite database",
                 "name another file, or one that does not exist yet",
             ),
-            ServerErrorCode::Postgres(..)
-            | ServerErrorCode::MySql(_)
-            | ServerErrorCode::Sqlite(_)
-            | ServerErrorCode::Other => {
+            Self::Postgres(..) | Self::MySql(_) | Self::Sqlite(_) | Self::Other => {
                 return format!("{self}: see the database's log, and look the code up");
             }
         };
@@ -148,124 +143,75 @@ impl<'a> ServerErrorCode<'a> {
             "the pooler in front of the database has no connection for us, and its log says why";
         const NO_CONNECTION: &str = "the database has no connection left";
         match self {
-            ServerErrorCode::Postgres("53300", _) | ServerErrorCode::MySql(1040 | 1203 | 1226) => {
-                Some(NO_CONNECTION)
-            }
-            ServerErrorCode::MySql(1461) => Some("the database takes no more prepared statements"),
-            ServerErrorCode::Postgres("53200", _) | ServerErrorCode::MySql(1041 | 1135) => {
+            Self::Postgres("53300", _) | Self::MySql(1040 | 1203 | 1226) => Some(NO_CONNECTION),
+            Self::MySql(1461) => Some("the database takes no more prepared statements"),
+            Self::Postgres("53200", _) | Self::MySql(1041 | 1135) => {
                 Some("the database has no memory left for a connection")
             }
-            ServerErrorCode::Postgres("57P03", _) => {
-                Some("the database is starting, stopping or recovering")
-            }
-            ServerErrorCode::Postgres(code, _) if code.starts_with("57P") => {
+            Self::Postgres("57P03", _) => Some("the database is starting, stopping or recovering"),
+            Self::Postgres(code, _) if code.starts_with("57P") => {
                 Some("the database is stopping, or ended the session")
             }
-            ServerErrorCode::MySql(1053 | 1079 | 1080) => Some("the database is stopping"),
+            Self::MySql(1053 | 1079 | 1080) => Some("the database is stopping"),
             // From Galera, and from a server that was set offline.
-            ServerErrorCode::MySql(1047 | 3032) => Some("the database is not ready for statements"),
-            ServerErrorCode::MySql(1927 | 3169 | 4031) => Some("the database ended the session"),
-            ServerErrorCode::MySql(1152 | 1158..=1161) => Some("the database lost the connection"),
-            ServerErrorCode::Postgres("08P01", message)
+            Self::MySql(1047 | 3032) => Some("the database is not ready for statements"),
+            Self::MySql(1927 | 3169 | 4031) => Some("the database ended the session"),
+            Self::MySql(1152 | 1158..=1161) => Some("the database lost the connection"),
+            Self::Postgres("08P01", message)
                 if message.contains("no such database") || is_login_of_a_pooler(message) =>
             {
                 None
             }
             // PgCat and Supavisor report this under codes for failures inside a server.
-            ServerErrorCode::Postgres("58000" | "XX000", message)
-                if has_no_place_in_a_pool(message) =>
-            {
+            Self::Postgres("58000" | "XX000", message) if has_no_place_in_a_pool(message) => {
                 Some(POOLER)
             }
-            ServerErrorCode::Postgres(code, _) if code.starts_with("08") => Some(POOLER),
+            Self::Postgres(code, _) if code.starts_with("08") => Some(POOLER),
             // Codes from 2000 on are a client's, which a proxy passes on. Codes from 9000 on are a
             // proxy's own.
-            ServerErrorCode::MySql(2000..=2999 | 9000..) => Some(POOLER),
-            ServerErrorCode::Postgres(..)
-            | ServerErrorCode::MySql(_)
-            | ServerErrorCode::Sqlite(_)
-            | ServerErrorCode::Other => None,
+            Self::MySql(2000..=2999 | 9000..) => Some(POOLER),
+            Self::Postgres(..) | Self::MySql(_) | Self::Sqlite(_) | Self::Other => None,
         }
     }
 
     /// Returns the cause of a failure after which the statement certainly has no effect.
     pub fn cause(&self, text: String) -> Cause {
         if let Some(what) = self.passing() {
-            Cause::Away(format!("{what} ({self})"))
-        } else if self.contends() {
-            Cause::Contention
-        } else if self.is_interrupted() {
-            Cause::Interrupted
-        } else if self.is_read_only() {
-            Cause::ReadOnly(text)
-        } else if self.is_disk_full() {
-            Cause::DiskFull(self.answer())
-        } else if self.is_denied() {
-            Cause::Denied(text)
-        } else {
-            Cause::Server(self.answer())
+            return Cause::Away(format!("{what} ({self})"));
+        }
+        match self {
+            // Transactions met: serialization failure, deadlock, lock wait timeout, or a table that
+            // is being changed. For SQLite: busy or locked.
+            Self::Postgres("40001" | "40P01" | "55P03", _)
+            | Self::MySql(1020 | 1205 | 1213 | 1412 | 1615) => Cause::Contention,
+            Self::Sqlite(code) if matches!(*code & 0xff, 5 | 6) => Cause::Contention,
+            // The server ended the statement: by `statement_timeout`, `max_statement_time`,
+            // `max_execution_time`, or a cancel. Servers look for these only before a commit begins.
+            Self::Postgres("57014", _) | Self::MySql(1317 | 1969 | 3024) => Cause::Interrupted,
+            Self::Postgres("25006", _) | Self::MySql(1290 | 1792 | 1836) => Cause::ReadOnly(text),
+            Self::Sqlite(code) if *code & 0xff == 8 => Cause::ReadOnly(text),
+            // For MySQL: no room in the file system, and no room in a tablespace.
+            Self::Postgres("53100", _) | Self::MySql(1021 | 1114) => Cause::DiskFull(self.answer()),
+            Self::Sqlite(code) if *code & 0xff == 13 => Cause::DiskFull(self.answer()),
+            Self::Postgres("42501", _) | Self::MySql(1044 | 1142 | 1143 | 1227 | 1370) => {
+                Cause::Denied(text)
+            }
+            Self::Postgres(..) | Self::MySql(_) | Self::Sqlite(_) | Self::Other => {
+                Cause::Server(self.answer())
+            }
         }
     }
 
     /// Returns whether a pooler refuses a startup parameter that it does not pass on.
     pub fn is_of_a_pooler(&self) -> bool {
-        matches!(self, ServerErrorCode::Postgres("08P01", message) if message.contains("startup parameter"))
-    }
-
-    /// Returns whether transactions met: serialization failure, deadlock, lock wait timeout, or a
-    /// table that is being changed. For SQLite: busy or locked.
-    fn contends(&self) -> bool {
-        match self {
-            ServerErrorCode::Postgres(code, _) => matches!(*code, "40001" | "40P01" | "55P03"),
-            ServerErrorCode::MySql(code) => matches!(*code, 1020 | 1205 | 1213 | 1412 | 1615),
-            ServerErrorCode::Sqlite(code) => matches!(*code & 0xff, 5 | 6),
-            ServerErrorCode::Other => false,
-        }
-    }
-
-    /// Returns whether the server ended the statement: by `statement_timeout`,
-    /// `max_statement_time`, `max_execution_time`, or a cancel. Servers look for these only before
-    /// a commit begins.
-    fn is_interrupted(&self) -> bool {
-        match self {
-            ServerErrorCode::Postgres(code, _) => *code == "57014",
-            ServerErrorCode::MySql(code) => matches!(*code, 1317 | 1969 | 3024),
-            ServerErrorCode::Sqlite(_) | ServerErrorCode::Other => false,
-        }
-    }
-
-    fn is_read_only(&self) -> bool {
-        match self {
-            ServerErrorCode::Postgres(code, _) => *code == "25006",
-            ServerErrorCode::MySql(code) => matches!(*code, 1290 | 1792 | 1836),
-            ServerErrorCode::Sqlite(code) => *code & 0xff == 8,
-            ServerErrorCode::Other => false,
-        }
-    }
-
-    pub fn is_disk_full(&self) -> bool {
-        match self {
-            ServerErrorCode::Postgres(code, _) => *code == "53100",
-            // No room in the file system, and no room in a tablespace.
-            ServerErrorCode::MySql(code) => matches!(*code, 1021 | 1114),
-            ServerErrorCode::Sqlite(code) => *code & 0xff == 13,
-            ServerErrorCode::Other => false,
-        }
-    }
-
-    fn is_denied(&self) -> bool {
-        match self {
-            ServerErrorCode::Postgres(code, _) => *code == "42501",
-            ServerErrorCode::MySql(code) => matches!(*code, 1044 | 1142 | 1143 | 1227 | 1370),
-            ServerErrorCode::Sqlite(_) | ServerErrorCode::Other => false,
-        }
+        matches!(self, Self::Postgres("08P01", message) if message.contains("startup parameter"))
     }
 
     /// Returns whether the end of the statement is unknown: the server ends the connection, or the
     /// disk failed.
     pub fn is_uncertain(&self) -> bool {
         match self {
-            ServerErrorCode::Postgres(code, _) => {
+            Self::Postgres(code, _) => {
                 // Codes about connections and the server itself. A pooler's own codes are among
                 // them.
                 ["57P", "08", "58", "XX"]
@@ -273,14 +219,14 @@ impl<'a> ServerErrorCode<'a> {
                     .any(|class| code.starts_with(class))
                     || *code == "40003"
             }
-            ServerErrorCode::MySql(code) => matches!(
+            Self::MySql(code) => matches!(
                 *code,
                 // Codes from 2000 on are a client's, which a proxy passes on, and from 9000 on a
                 // proxy's own.
                 1053 | 1080 | 1152 | 1158..=1161 | 1180 | 1927 | 2000..=2999 | 3169 | 4031 | 9000..
             ),
-            ServerErrorCode::Sqlite(code) => *code & 0xff == 10,
-            ServerErrorCode::Other => true,
+            Self::Sqlite(code) => *code & 0xff == 10,
+            Self::Other => true,
         }
     }
 }

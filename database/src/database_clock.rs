@@ -3,7 +3,10 @@
 //! Statements ask only for what does not depend on a session's time zone. A URL may set a time
 //! zone, and when clocks are put back, an hour of local time comes twice.
 
-use sea_orm::{DbBackend, sea_query::Expr};
+use sea_orm::{
+    ConnectionTrait, DbBackend, DbErr,
+    sea_query::{Expr, Query},
+};
 
 /// Returns the expression for the present time in milliseconds since the Unix epoch.
 pub fn now(backend: DbBackend) -> Expr {
@@ -15,4 +18,17 @@ pub fn now(backend: DbBackend) -> Expr {
         }
         DbBackend::Sqlite | _ => "CAST(UNIXEPOCH('subsec') * 1000 AS INTEGER)",
     })
+}
+
+/// Reads the present time in milliseconds since the Unix epoch.
+///
+/// # Errors
+/// What the database said.
+pub async fn read(connection: &impl ConnectionTrait) -> Result<i64, DbErr> {
+    let mut query = Query::select();
+    query.expr_as(now(connection.get_database_backend()), "now_ms");
+    match connection.query_one(&query).await? {
+        Some(row) => row.try_get("", "now_ms"),
+        None => Err(DbErr::RecordNotFound("the clock".to_owned())),
+    }
 }

@@ -129,7 +129,9 @@ fn classify_connecting(error: &SqlxError) -> Cause {
         return match code.passing() {
             Some(_) if faults::is(Fault::CodesUnread) => Cause::Refused(describe(error)),
             Some(what) => Cause::Away(format!("{what} ({code})")),
-            None if code.is_disk_full() => Cause::Away(code.answer()),
+            None if matches!(code.cause(String::new()), Cause::DiskFull(_)) => {
+                Cause::Away(code.answer())
+            }
             None if faults::is(Fault::SecretsTold) => Cause::Refused(describe(error)),
             None => Cause::Refused(code.refusal()),
         };

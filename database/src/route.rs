@@ -59,14 +59,13 @@ pub struct RouteOptions {
 
 impl RouteOptions {
     pub fn new(
-        straight: ConnectOptions,
-        pooled: ConnectOptions,
+        open: impl Fn(bool) -> ConnectOptions,
         route: PoolerRoute,
         longest: Duration,
     ) -> Self {
         Self {
-            straight,
-            pooled,
+            straight: open(false),
+            pooled: open(true),
             route,
             longest,
         }

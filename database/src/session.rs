@@ -96,15 +96,16 @@ impl DatabaseConnection {
         target: &Target,
         acquire: Duration,
         longest: Option<Duration>,
-        options: impl FnOnce(&Target, Duration) -> ConnectOptions,
+        options: impl FnOnce(&Target, Duration, bool) -> ConnectOptions,
         work: impl AsyncFnOnce(&Self) -> T,
     ) -> Result<T, DatabaseFitness> {
         let verdict = |failure| fitness_of(&failure);
         // The futures that make connections are too large for the stack.
         let reaching = Box::pin(probe::reach(target, acquire));
         reaching.await.map_err(verdict)?;
-        let options = options(target, acquire);
-        let opening = Box::pin(Self::open(options, target.route.is_pooled(), longest));
+        let is_pooled = target.route.is_pooled();
+        let options = options(target, acquire, is_pooled);
+        let opening = Box::pin(Self::open(options, is_pooled, longest));
         let opened = opening.await;
         let database = opened.map_err(|error| verdict(StatementFailure::from(error)))?;
         let outcome = work(&database).await;

@@ -110,12 +110,9 @@ impl Target {
                     .parse()
                     .map_err(|_| wrong("its SQLite parameters are not known"))?;
                 Ok(Self {
-                    backend: DbBackend::Sqlite,
                     url: url.to_owned(),
                     file: Some(options.get_filename().to_owned()),
-                    route: PoolerRoute::straight(),
-                    was_met: Arc::default(),
-                    warnings: Vec::new(),
+                    ..Self::in_memory()
                 })
             }
             "postgres" | "postgresql" => Self::server(DbBackend::Postgres, url, wrong),
@@ -240,20 +237,11 @@ impl Target {
             options.max_connections(n_connections);
             options
         };
-        RouteOptions::new(
-            open(false),
-            open(true),
-            self.route.clone(),
-            settings.timeout,
-        )
+        RouteOptions::new(open, self.route.clone(), settings.timeout)
     }
 
     /// Returns the options of the one connection that migrates. Its statements have no time limit.
-    pub fn single(&self, acquire: Duration) -> ConnectOptions {
-        self.single_by(acquire, self.route.is_pooled())
-    }
-
-    fn single_by(&self, acquire: Duration, is_pooled: bool) -> ConnectOptions {
+    pub fn single(&self, acquire: Duration, is_pooled: bool) -> ConnectOptions {
         let mut options = self.options(acquire, None, is_pooled);
         options
             .max_connections(1)
@@ -263,12 +251,8 @@ impl Target {
     }
 
     /// Returns the options of a connection that only looks.
-    pub fn looking(&self, acquire: Duration) -> ConnectOptions {
-        self.looking_by(acquire, self.route.is_pooled())
-    }
-
-    fn looking_by(&self, acquire: Duration, is_pooled: bool) -> ConnectOptions {
-        let mut options = self.single_by(acquire, is_pooled);
+    pub fn looking(&self, acquire: Duration, is_pooled: bool) -> ConnectOptions {
+        let mut options = self.single(acquire, is_pooled);
         // What is in memory has to be made first.
         let is_read_only = !self.is_in_memory();
         options.map_sqlx_sqlite_opts(move |sqlite| sqlite.read_only(is_read_only));
@@ -277,9 +261,8 @@ impl Target {
 
     /// Returns the options of a connection that only looks, for either way to the server.
     pub fn read_only_route_options(&self, settings: &StatementBounds) -> RouteOptions {
-        let open = |is_pooled| self.looking_by(settings.acquire, is_pooled);
-        let (route, longest) = (self.route.clone(), settings.timeout);
-        RouteOptions::new(open(false), open(true), route, longest)
+        let open = |is_pooled| self.looking(settings.acquire, is_pooled);
+        RouteOptions::new(open, self.route.clone(), settings.timeout)
     }
 
     /// Returns the options of a connection. `longest` is how long a statement is waited for: beyond

@@ -32,6 +32,7 @@ mod m0009_redis;
 mod m0010_leases;
 #[cfg(feature = "next")]
 mod next;
+mod step;
 
 use sea_orm_migration::{
     prelude::*,
@@ -54,17 +55,17 @@ struct Migrator;
 #[async_trait::async_trait]
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![
-            Box::new(m0001_meta::Migration),
-            Box::new(m0002_sequence::Migration),
-            Box::new(m0003_counter::Migration),
-            Box::new(m0004_block::Migration),
-            Box::new(m0005_worker_lease::Migration),
-            Box::new(m0006_replica::Migration),
-            Box::new(m0007_stamp::Migration),
-            Box::new(m0008_journal_index::Migration),
-            Box::new(m0009_redis::Migration),
-            Box::new(m0010_leases::Migration),
+        step::steps![
+            m0001_meta,
+            m0002_sequence,
+            m0003_counter,
+            m0004_block,
+            m0005_worker_lease,
+            m0006_replica,
+            m0007_stamp,
+            m0008_journal_index,
+            m0009_redis,
+            m0010_leases,
         ]
     }
 
@@ -109,32 +110,31 @@ async fn run_all<M: MigratorTrait>(
             // A pooler may give a connection on which statements of these names are known already.
             transaction.execute_unprepared("DEALLOCATE ALL").await?;
             lock::take_postgres(&transaction).await?;
-            let before = Installed::read(&transaction).await?;
-            if is_older(before, version) {
-                M::up(&transaction, None).await?;
-            }
             // Outside the transaction, a pooler may answer on another connection.
-            let after = Installed::read(&transaction).await?;
+            let migrated = up_where_older::<M, _>(&transaction, version).await?;
             transaction.commit().await?;
-            Ok(Migrated { before, after })
+            Ok(migrated)
         }
         DbBackend::MySql => {
             lock::take_mysql(connection).await?;
-            let outcome = up_where_older::<M>(connection, version).await;
+            let outcome = up_where_older::<M, _>(connection, version).await;
             let given_back = lock::give_back_mysql(connection).await;
             let migrated = outcome?;
             given_back?;
             Ok(migrated)
         }
         // One process owns a SQLite file: the service holds a lock next to the file.
-        DbBackend::Sqlite | _ => up_where_older::<M>(connection, version).await,
+        DbBackend::Sqlite | _ => up_where_older::<M, _>(connection, version).await,
     }
 }
 
-async fn up_where_older<M: MigratorTrait>(
-    connection: &DatabaseConnection,
+async fn up_where_older<'c, M: MigratorTrait, C: ConnectionTrait>(
+    connection: &'c C,
     version: i32,
-) -> Result<Migrated, DbErr> {
+) -> Result<Migrated, DbErr>
+where
+    &'c C: IntoSchemaManagerConnection<'c>,
+{
     let before = Installed::read(connection).await?;
     if is_older(before, version) {
         M::up(connection, None).await?;
@@ -167,6 +167,15 @@ pub struct Installed {
 }
 
 impl Installed {
+    /// Returns whether a database has this version of the schema, or a later one.
+    ///
+    /// # Errors
+    /// What the database said.
+    pub async fn reaches(connection: &impl ConnectionTrait, version: i32) -> Result<bool, DbErr> {
+        let installed = Self::read(connection).await?;
+        Ok(installed.is_some_and(|installed| installed.schema_version >= version))
+    }
+
     /// Reads which schema a database has. `None` if it has no schema of Odometer.
     ///
     /// # Errors

@@ -4,48 +4,25 @@ use sea_orm_migration::prelude::*;
 
 use crate::column::{NAME_LENGTH, PERIOD_LENGTH, ascii, bigint, integer, table};
 
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let backend = manager.get_database_backend();
-        manager
-            .create_table(
-                table(backend, Counter::Table)
-                    .col(ascii(backend, Counter::Sequence, NAME_LENGTH))
-                    .col(ascii(backend, Counter::Period, PERIOD_LENGTH))
-                    .col(bigint(Counter::NextValue))
-                    .col(bigint(Counter::Floor))
-                    .col(ascii(backend, Counter::State, 16))
-                    .col(ColumnDef::new(Counter::Rate).double().not_null())
-                    .col(integer(Counter::StripeCount))
-                    .col(bigint(Counter::Window))
-                    .col(ColumnDef::new(Counter::WindowOpen).boolean().not_null())
-                    .col(bigint(Counter::WindowLeasedUntil))
-                    .col(bigint(Counter::Revision))
-                    .col(bigint(Counter::Version))
-                    .primary_key(Index::create().col(Counter::Sequence).col(Counter::Period))
-                    .to_owned(),
-            )
-            .await
-    }
-}
-
-#[derive(DeriveIden)]
-enum Counter {
-    Table,
-    Sequence,
-    Period,
-    NextValue,
-    Floor,
-    State,
-    Rate,
-    StripeCount,
-    Window,
-    WindowOpen,
-    WindowLeasedUntil,
-    Revision,
-    Version,
+pub(crate) async fn up(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
+    let backend = manager.get_database_backend();
+    manager
+        .create_table(
+            table(backend, "counter")
+                .col(ascii(backend, "sequence", NAME_LENGTH))
+                .col(ascii(backend, "period", PERIOD_LENGTH))
+                .col(bigint("next_value"))
+                .col(bigint("floor"))
+                .col(ascii(backend, "state", 16))
+                .col(ColumnDef::new("rate").double().not_null())
+                .col(integer("stripe_count"))
+                .col(bigint("window"))
+                .col(ColumnDef::new("window_open").boolean().not_null())
+                .col(bigint("window_leased_until"))
+                .col(bigint("revision"))
+                .col(bigint("version"))
+                .primary_key(Index::create().col("sequence").col("period"))
+                .to_owned(),
+        )
+        .await
 }

@@ -4,44 +4,21 @@ use sea_orm_migration::prelude::*;
 
 use crate::column::{NAME_LENGTH, ascii, bigint, integer, table};
 
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let backend = manager.get_database_backend();
-        manager
-            .create_table(
-                table(backend, WorkerLease::Table)
-                    .col(ascii(backend, WorkerLease::Pool, NAME_LENGTH))
-                    .col(integer(WorkerLease::Worker))
-                    .col(integer(WorkerLease::Bits))
-                    .col(ascii(backend, WorkerLease::Holder, NAME_LENGTH))
-                    .col(ascii(backend, WorkerLease::TokenHash, 64))
-                    .col(bigint(WorkerLease::ExpiresAt))
-                    .col(bigint(WorkerLease::ReservedUntil))
-                    .col(bigint(WorkerLease::Version))
-                    .primary_key(
-                        Index::create()
-                            .col(WorkerLease::Pool)
-                            .col(WorkerLease::Worker),
-                    )
-                    .to_owned(),
-            )
-            .await
-    }
-}
-
-#[derive(DeriveIden)]
-enum WorkerLease {
-    Table,
-    Pool,
-    Worker,
-    Bits,
-    Holder,
-    TokenHash,
-    ExpiresAt,
-    ReservedUntil,
-    Version,
+pub(crate) async fn up(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
+    let backend = manager.get_database_backend();
+    manager
+        .create_table(
+            table(backend, "worker_lease")
+                .col(ascii(backend, "pool", NAME_LENGTH))
+                .col(integer("worker"))
+                .col(integer("bits"))
+                .col(ascii(backend, "holder", NAME_LENGTH))
+                .col(ascii(backend, "token_hash", 64))
+                .col(bigint("expires_at"))
+                .col(bigint("reserved_until"))
+                .col(bigint("version"))
+                .primary_key(Index::create().col("pool").col("worker"))
+                .to_owned(),
+        )
+        .await
 }

@@ -4,29 +4,15 @@ use sea_orm_migration::prelude::*;
 
 use crate::column::{ascii, bigint, table};
 
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let backend = manager.get_database_backend();
-        manager
-            .create_table(
-                table(backend, Replica::Table)
-                    .col(ascii(backend, Replica::Holder, 64).primary_key())
-                    .col(bigint(Replica::Beat))
-                    .col(bigint(Replica::BeatAt))
-                    .to_owned(),
-            )
-            .await
-    }
-}
-
-#[derive(DeriveIden)]
-enum Replica {
-    Table,
-    Holder,
-    Beat,
-    BeatAt,
+pub(crate) async fn up(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
+    let backend = manager.get_database_backend();
+    manager
+        .create_table(
+            table(backend, "replica")
+                .col(ascii(backend, "holder", 64).primary_key())
+                .col(bigint("beat"))
+                .col(bigint("beat_at"))
+                .to_owned(),
+        )
+        .await
 }

@@ -3,24 +3,10 @@
 
 use sea_orm_migration::prelude::*;
 
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
+use crate::step::{add_column, reach_schema};
 
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        // A server without transactional DDL may have stopped between the column and the record of
-        // this step.
-        if !manager.has_column("meta", "redis").await? {
-            let column = ColumnDef::new("redis").text().null().to_owned();
-            let table = Table::alter().table("meta").add_column(column).to_owned();
-            manager.alter_table(table).await?;
-        }
-        let stamp = Query::update()
-            .table("meta")
-            .value("schema_version", crate::REDIS_LIST)
-            .and_where(Expr::col("schema_version").lt(crate::REDIS_LIST))
-            .to_owned();
-        manager.execute(stamp).await
-    }
+pub(crate) async fn up(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
+    let column = ColumnDef::new("redis").text().null().to_owned();
+    add_column(manager, "meta", "redis", column).await?;
+    reach_schema(manager, crate::REDIS_LIST).await
 }

@@ -4,47 +4,34 @@
 
 use sea_orm_migration::{prelude::*, sea_orm::DbBackend};
 
-use crate::column::NAME_LENGTH;
+use crate::{
+    column::NAME_LENGTH,
+    step::{add_column, create_index, reach_schema},
+};
 
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
+const TABLE: &str = "worker_lease";
 /// Bounds the name of a pool: the name of a sequence, with a `/` before it.
 const POOL_LENGTH: u32 = NAME_LENGTH + 1;
 
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let number = |name: &'static str| {
-            let mut column = ColumnDef::new(name);
-            column.big_integer().not_null().default(0).to_owned()
-        };
-        let mut ended = ColumnDef::new("ended");
-        let ended = ended.boolean().not_null().default(false).to_owned();
-        add(manager, "reserved_from", number("reserved_from")).await?;
-        add(manager, "ttl_ms", number("ttl_ms")).await?;
-        add(manager, "ended", ended).await?;
-        widen_pool(manager).await?;
-        index(manager, "worker_lease_by_time", "reserved_until").await?;
-        index(manager, "worker_lease_by_holder", "holder").await?;
-        let stamp = Query::update()
-            .table("meta")
-            .value("schema_version", crate::WORKER_LEASES)
-            .and_where(Expr::col("schema_version").lt(crate::WORKER_LEASES))
-            .to_owned();
-        manager.execute(stamp).await
+pub(crate) async fn up(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
+    let number = |name: &'static str| {
+        let mut column = ColumnDef::new(name);
+        column.big_integer().not_null().default(0).to_owned()
+    };
+    let mut ended = ColumnDef::new("ended");
+    let ended = ended.boolean().not_null().default(false).to_owned();
+    for name in ["reserved_from", "ttl_ms"] {
+        add_column(manager, TABLE, name, number(name)).await?;
     }
-}
-
-/// Adds a column if it is not there yet. A server without transactional DDL may have stopped
-/// half-way.
-async fn add(manager: &SchemaManager<'_>, name: &str, column: ColumnDef) -> Result<(), DbErr> {
-    if manager.has_column("worker_lease", name).await? {
-        return Ok(());
+    add_column(manager, TABLE, "ended", ended).await?;
+    widen_pool(manager).await?;
+    for (name, column) in [
+        ("worker_lease_by_time", "reserved_until"),
+        ("worker_lease_by_holder", "holder"),
+    ] {
+        create_index(manager, TABLE, name, &["pool", column]).await?;
     }
-    let mut table = Table::alter();
-    let table = table.table("worker_lease").add_column(column).to_owned();
-    manager.alter_table(table).await
+    reach_schema(manager, crate::WORKER_LEASES).await
 }
 
 /// Widens the column `pool`. The statement changes nothing if the column is as wide already.
@@ -62,21 +49,4 @@ async fn widen_pool(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
     };
     let connection = manager.get_connection();
     connection.execute_unprepared(&sql).await.map(|_altered| ())
-}
-
-async fn index(
-    manager: &SchemaManager<'_>,
-    name: &'static str,
-    column: &'static str,
-) -> Result<(), DbErr> {
-    if manager.has_index("worker_lease", name).await? {
-        return Ok(());
-    }
-    let index = Index::create()
-        .name(name)
-        .table("worker_lease")
-        .col("pool")
-        .col(column)
-        .to_owned();
-    manager.create_index(index).await
 }

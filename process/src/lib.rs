@@ -5,7 +5,7 @@
 //!
 //! Read first:
 //!
-//! - `metrics/declared.rs`: declares each metric with its help text.
+//! - `metrics/process.rs`: declares the metrics of the whole process, each with its help text.
 //! - `metrics/mod.rs`: hands the metrics out, ready to be counted.
 //! - `faults.rs`: lists the guards that a test can take out.
 //! - `log.rs`: names the targets of the log and its spans.
@@ -17,3 +17,4 @@ pub mod host;
 pub mod log;
 pub mod log_throttle;
 pub mod metrics;
+mod words;

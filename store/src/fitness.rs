@@ -62,11 +62,11 @@ pub(crate) async fn inspect(
     database: DatabaseConnection,
     identity: DatabaseIdentity,
 ) -> Result<DatabaseFitness, DbErr> {
-    if let Some(reason) = refuses_writes(&database).await? {
-        return Ok(DatabaseFitness::Away(reason));
+    if let Some(reason) = problems(&database, &WRITE_CHECKS).await?.first() {
+        return Ok(DatabaseFitness::Away((*reason).to_owned()));
     }
-    if lacks_rights(&database).await? {
-        return Ok(DatabaseFitness::Wrong(MAY_NOT_USE.to_owned()));
+    if let Some(reason) = problems(&database, &RIGHTS_CHECKS).await?.first() {
+        return Ok(DatabaseFitness::Wrong((*reason).to_owned()));
     }
     if logs_statements(&database).await? {
         return Ok(DatabaseFitness::Wrong(LOGS_STATEMENTS.to_owned()));
@@ -80,11 +80,17 @@ pub(crate) async fn inspect(
         Some(WrongInstallation::Wrong(reason)) => return Ok(DatabaseFitness::Wrong(reason)),
         None => {}
     }
-    if let Some(reason) = unfit_tables(&database).await? {
-        return Ok(DatabaseFitness::Wrong(reason));
+    if let Some(reason) = problems(&database, &TABLE_CHECKS).await?.first() {
+        return Ok(DatabaseFitness::Wrong((*reason).to_owned()));
     }
+    let weak = problems(&database, &DURABILITY_CHECKS).await?;
     Ok(DatabaseFitness::Good {
-        weakness: weak_durability(&database).await?,
+        weakness: (!weak.is_empty()).then(|| {
+            format!(
+                "{}: after a crash of the database server numbers can be issued twice",
+                weak.join("; ")
+            )
+        }),
     })
 }
 
@@ -124,175 +130,164 @@ const LOGS_STATEMENTS: &str = "ODOMETER_DATABASE_URL: the server has binlog_form
                                with log_bin on, and refuses the writes of Odometer (MySQL error \
                                1665): set binlog_format = ROW or MIXED at the server";
 
-async fn refuses_writes(database: &DatabaseConnection) -> Result<Option<String>, DbErr> {
-    Ok(match database.get_database_backend() {
-        DbBackend::Postgres => {
-            let sql = "SELECT pg_is_in_recovery() AS recovery, \
-                       current_setting('transaction_read_only') = 'on' AS read_only";
-            if flag(database, sql, "recovery").await? {
-                Some("the database is a standby in recovery".to_owned())
-            } else if flag(database, sql, "read_only").await? {
-                Some("the database is read-only (default_transaction_read_only)".to_owned())
-            } else {
-                None
-            }
-        }
-        DbBackend::MySql => {
-            let sql = "SELECT @@global.read_only NOT IN ('0', 'OFF') AS read_only";
-            let is_read_only = flag(database, sql, "read_only").await?;
-            is_read_only.then(|| "the database server is read-only (read_only=ON)".to_owned())
-        }
-        DbBackend::Sqlite | _ => None,
-    })
-}
+/// A query for one flag, `found`, on one kind of server, and what is wrong if the flag is set.
+type Check = (DbBackend, &'static str, &'static str);
 
-/// Returns whether there are tables that this user may not use.
+const FORGETFUL: &str =
+    "a table of Odometer is not crash-safe: make it logged (PostgreSQL) or InnoDB (MySQL)";
+const KEYLESS: &str =
+    "a table of Odometer has lost its primary key: restore it before numbers are issued";
+
+/// Finds servers that take no writes.
+const WRITE_CHECKS: [Check; 3] = [
+    (
+        DbBackend::Postgres,
+        "SELECT pg_is_in_recovery() AS found",
+        "the database is a standby in recovery",
+    ),
+    (
+        DbBackend::Postgres,
+        "SELECT current_setting('transaction_read_only') = 'on' AS found",
+        "the database is read-only (default_transaction_read_only)",
+    ),
+    (
+        DbBackend::MySql,
+        "SELECT @@global.read_only NOT IN ('0', 'OFF') AS found",
+        "the database server is read-only (read_only=ON)",
+    ),
+];
+
+/// Finds tables that this user may not use.
 ///
 /// MySQL shows the constraints of a table only to users who may do more than read the table. It
 /// hides a table from users who may not even read it. Other missing rights are reported by MySQL
 /// later.
-async fn lacks_rights(database: &DatabaseConnection) -> Result<bool, DbErr> {
-    const READ_ONLY: &str = "SELECT count(*) AS n FROM information_schema.tables t \
+const RIGHTS_CHECKS: [Check; 2] = [
+    (
+        DbBackend::Postgres,
+        "SELECT count(*) <> 0 AS found FROM pg_class WHERE relkind = 'r' \
+         AND relname IN ('meta', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
+         AND pg_table_is_visible(oid) AND NOT (has_table_privilege(oid, 'SELECT') \
+         AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') \
+         AND has_table_privilege(oid, 'DELETE'))",
+        MAY_NOT_USE,
+    ),
+    (
+        DbBackend::MySql,
+        "SELECT count(*) <> 0 AS found FROM information_schema.tables t \
          WHERE t.table_schema = DATABASE() \
          AND t.table_name IN ('meta', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
          AND EXISTS (SELECT 1 FROM information_schema.statistics s \
          WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name \
          AND s.index_name = 'PRIMARY') \
          AND NOT EXISTS (SELECT 1 FROM information_schema.table_constraints k \
-         WHERE k.table_schema = t.table_schema AND k.table_name = t.table_name)";
-    const SQL: &str = "SELECT count(*) AS n FROM pg_class WHERE relkind = 'r' \
-         AND relname IN ('meta', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
-         AND pg_table_is_visible(oid) AND NOT (has_table_privilege(oid, 'SELECT') \
-         AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') \
-         AND has_table_privilege(oid, 'DELETE'))";
-    Ok(match database.get_database_backend() {
-        DbBackend::Postgres => number(database, SQL).await? != 0,
-        DbBackend::MySql => number(database, READ_ONLY).await? != 0,
-        DbBackend::Sqlite | _ => false,
-    })
-}
+         WHERE k.table_schema = t.table_schema AND k.table_name = t.table_name)",
+        MAY_NOT_USE,
+    ),
+];
+
+/// Finds tables that would lose their rows in a crash, or that lost their primary key.
+const TABLE_CHECKS: [Check; 4] = [
+    (
+        DbBackend::Postgres,
+        "SELECT count(*) <> 0 AS found FROM pg_class \
+         WHERE relname IN ('meta', 'sequence', 'counter', 'block', 'worker_lease') \
+         AND relkind = 'r' AND relpersistence <> 'p' AND pg_table_is_visible(oid)",
+        FORGETFUL,
+    ),
+    (
+        DbBackend::Postgres,
+        "SELECT count(*) <> 5 AS found FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid \
+         WHERE k.contype = 'p' AND pg_table_is_visible(c.oid) \
+         AND c.relname IN ('meta', 'sequence', 'counter', 'block', 'worker_lease')",
+        KEYLESS,
+    ),
+    (
+        DbBackend::MySql,
+        "SELECT count(*) <> 0 AS found FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND engine <> 'InnoDB' \
+         AND table_name IN ('meta', 'sequence', 'counter', 'block', 'worker_lease')",
+        FORGETFUL,
+    ),
+    // MySQL does not show the constraints to a user who may only read.
+    (
+        DbBackend::MySql,
+        "SELECT count(*) <> 5 AS found FROM information_schema.statistics \
+         WHERE table_schema = DATABASE() AND index_name = 'PRIMARY' AND seq_in_index = 1 \
+         AND table_name IN ('meta', 'sequence', 'counter', 'block', 'worker_lease')",
+        KEYLESS,
+    ),
+];
+
+/// Finds settings under which a crash of the server can forget what it has committed.
+const DURABILITY_CHECKS: [Check; 5] = [
+    (
+        DbBackend::Postgres,
+        "SELECT current_setting('synchronous_commit') = 'off' AS found",
+        "synchronous_commit is off",
+    ),
+    (
+        DbBackend::Postgres,
+        "SELECT current_setting('fsync') = 'off' AS found",
+        "fsync is off",
+    ),
+    (
+        DbBackend::Postgres,
+        "SELECT current_setting('full_page_writes') = 'off' AS found",
+        "full_page_writes is off",
+    ),
+    // The value 3 writes as much of the log, and only MariaDB has it.
+    (
+        DbBackend::MySql,
+        "SELECT @@innodb_flush_log_at_trx_commit <> 1 AND NOT \
+         (@@innodb_flush_log_at_trx_commit = 3 AND VERSION() LIKE '%MariaDB%') AS found",
+        "innodb_flush_log_at_trx_commit is not 1",
+    ),
+    // After a crash, the server rolls back what the binary log has lost.
+    (
+        DbBackend::MySql,
+        "SELECT @@log_bin <> 0 AND @@sync_binlog <> 1 AS found",
+        "sync_binlog is not 1, with log_bin on",
+    ),
+];
 
 /// Returns whether the binary log holds statements: InnoDB then takes no write at READ COMMITTED.
 ///
 /// A server without this setting returns no row.
 async fn logs_statements(database: &DatabaseConnection) -> Result<bool, DbErr> {
-    const LOGS: &str = "SELECT @@log_bin <> 0 AS logs";
     const FORMAT: &str =
         "SHOW VARIABLES WHERE Variable_name = 'binlog_format' AND Value = 'STATEMENT'";
     let backend = database.get_database_backend();
-    if backend != DbBackend::MySql || !flag(database, LOGS, "logs").await? {
+    if backend != DbBackend::MySql || !flag(database, "SELECT @@log_bin <> 0 AS found").await? {
         return Ok(false);
     }
     let statement = Statement::from_string(backend, FORMAT);
     Ok(database.query_one_raw(statement).await?.is_some())
 }
 
-/// Returns what is wrong if a table would lose its rows in a crash, or lost its primary key.
-async fn unfit_tables(database: &DatabaseConnection) -> Result<Option<String>, DbErr> {
-    const TABLES: &str = "('meta', 'sequence', 'counter', 'block', 'worker_lease')";
-    let (forgetful, keyed) = match database.get_database_backend() {
-        DbBackend::Postgres => (
-            format!(
-                "SELECT count(*) AS n FROM pg_class WHERE relname IN {TABLES} \
-                 AND relkind = 'r' AND relpersistence <> 'p' AND pg_table_is_visible(oid)"
-            ),
-            format!(
-                "SELECT count(*) AS n FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid \
-                 WHERE k.contype = 'p' AND c.relname IN {TABLES} AND pg_table_is_visible(c.oid)"
-            ),
-        ),
-        DbBackend::MySql => (
-            format!(
-                "SELECT count(*) AS n FROM information_schema.tables \
-                 WHERE table_schema = DATABASE() AND table_name IN {TABLES} AND engine <> 'InnoDB'"
-            ),
-            // MySQL does not show the constraints to a user who may only read.
-            format!(
-                "SELECT count(*) AS n FROM information_schema.statistics \
-                 WHERE table_schema = DATABASE() AND table_name IN {TABLES} \
-                 AND index_name = 'PRIMARY' AND seq_in_index = 1"
-            ),
-        ),
-        DbBackend::Sqlite | _ => return Ok(None),
-    };
-    if number(database, &forgetful).await? != 0 {
-        return Ok(Some(
-            "a table of Odometer is not crash-safe: make it logged (PostgreSQL) or InnoDB (MySQL)"
-                .to_owned(),
-        ));
-    }
-    if number(database, &keyed).await? != 5 {
-        return Ok(Some(
-            "a table of Odometer has lost its primary key: restore it before numbers are issued"
-                .to_owned(),
-        ));
-    }
-    Ok(None)
-}
-
-/// Returns the settings under which a crash of the server can forget what it has committed.
-async fn weak_durability(database: &DatabaseConnection) -> Result<Option<String>, DbErr> {
-    let checks: &[(&str, &str)] = match database.get_database_backend() {
-        DbBackend::Postgres => &[
-            (
-                "SELECT current_setting('synchronous_commit') = 'off' AS weak",
-                "synchronous_commit is off",
-            ),
-            (
-                "SELECT current_setting('fsync') = 'off' AS weak",
-                "fsync is off",
-            ),
-            (
-                "SELECT current_setting('full_page_writes') = 'off' AS weak",
-                "full_page_writes is off",
-            ),
-        ],
-        DbBackend::MySql => &[
-            (
-                // The value 3 writes as much of the log, and only MariaDB has it.
-                "SELECT @@innodb_flush_log_at_trx_commit <> 1 AND NOT \
-                 (@@innodb_flush_log_at_trx_commit = 3 AND VERSION() LIKE '%MariaDB%') AS weak",
-                "innodb_flush_log_at_trx_commit is not 1",
-            ),
-            // After a crash, the server rolls back what the binary log has lost.
-            (
-                "SELECT @@log_bin <> 0 AND @@sync_binlog <> 1 AS weak",
-                "sync_binlog is not 1, with log_bin on",
-            ),
-        ],
-        DbBackend::Sqlite | _ => &[],
-    };
+/// Returns what is wrong, in the order of the checks.
+async fn problems(
+    database: &DatabaseConnection,
+    checks: &[Check],
+) -> Result<Vec<&'static str>, DbErr> {
     let mut found = Vec::new();
-    for &(sql, what) in checks {
-        if flag(database, sql, "weak").await? {
-            found.push(what);
+    for (backend, sql, what) in checks {
+        if database.get_database_backend() == *backend && flag(database, sql).await? {
+            found.push(*what);
         }
     }
-    Ok((!found.is_empty()).then(|| {
-        format!(
-            "{}: after a crash of the database server numbers can be issued twice",
-            found.join("; ")
-        )
-    }))
+    Ok(found)
 }
 
-async fn flag(database: &DatabaseConnection, sql: &str, column: &str) -> Result<bool, DbErr> {
+async fn flag(database: &DatabaseConnection, sql: &str) -> Result<bool, DbErr> {
     let statement = Statement::from_string(database.get_database_backend(), sql);
     let Some(row) = database.query_one_raw(statement).await? else {
         return Ok(false);
     };
     // MySQL has no booleans: a comparison gives an integer.
     if database.get_database_backend() == DbBackend::MySql {
-        Ok(row.try_get::<i64>("", column)? != 0)
+        Ok(row.try_get::<i64>("", "found")? != 0)
     } else {
-        row.try_get("", column)
-    }
-}
-
-async fn number(database: &DatabaseConnection, sql: &str) -> Result<i64, DbErr> {
-    let statement = Statement::from_string(database.get_database_backend(), sql);
-    match database.query_one_raw(statement).await? {
-        Some(row) => row.try_get("", "n"),
-        None => Ok(0),
+        row.try_get("", "found")
     }
 }

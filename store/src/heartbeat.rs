@@ -305,8 +305,7 @@ impl Heartbeat {
         let (holder, next) = (Arc::clone(&self.holder), self.next());
         let write = |database| insert_or_raise(database, holder, next);
         connection.run(Instant::now() + time_limit, write).await?;
-        let mut state = self.state.lock();
-        state.confirmed = Some(next);
+        self.state.lock().confirmed = Some(next);
         Ok(())
     }
 
@@ -328,8 +327,7 @@ impl Heartbeat {
         let (holder, next) = (Arc::clone(&self.holder), self.next());
         let write = |database| raise(database, holder, least, next);
         if connection.run(Instant::now() + time_limit, write).await? {
-            let mut state = self.state.lock();
-            state.confirmed = Some(next);
+            self.state.lock().confirmed = Some(next);
         } else {
             self.contradicted(&guard);
         }
@@ -382,6 +380,25 @@ impl Heartbeat {
     }
 }
 
+/// Inserts a row if no row has this holder.
+async fn insert(
+    database: &DatabaseConnection,
+    holder: &str,
+    beat: i64,
+    beat_at: i64,
+) -> Result<(), DbErr> {
+    let row = replica::ActiveModel {
+        holder: Set(holder.to_owned()),
+        beat: Set(beat),
+        beat_at: Set(beat_at),
+    };
+    let mut unless_there = OnConflict::column(replica::Column::Holder);
+    unless_there.do_nothing_on([replica::Column::Holder]);
+    let insert = replica::Entity::insert(row).on_conflict(unless_there);
+    insert.exec_without_returning(database).await?;
+    Ok(())
+}
+
 /// Writes the row. A statement of an earlier attempt may arrive late. It then neither lowers the
 /// row nor makes a second one.
 async fn insert_or_raise(
@@ -389,19 +406,7 @@ async fn insert_or_raise(
     holder: Arc<str>,
     next: i64,
 ) -> Result<(), DbErr> {
-    let row = replica::ActiveModel {
-        holder: Set((*holder).to_owned()),
-        beat: Set(next),
-        beat_at: Set(now_ms()),
-    };
-    replica::Entity::insert(row)
-        .on_conflict(
-            OnConflict::column(replica::Column::Holder)
-                .do_nothing_on([replica::Column::Holder])
-                .to_owned(),
-        )
-        .exec_without_returning(&database)
-        .await?;
+    insert(&database, &holder, next, now_ms()).await?;
     if raise(database, holder, 0, next).await? {
         Ok(())
     } else {
@@ -410,19 +415,8 @@ async fn insert_or_raise(
 }
 
 async fn note_last_recovery(database: DatabaseConnection, seen: i64) -> Result<(), DbErr> {
-    let row = replica::ActiveModel {
-        holder: Set(LAST_RECOVERY_SEEN.to_owned()),
-        beat: Set(set_aside_value(seen)),
-        beat_at: Set(set_aside_value(now_ms())),
-    };
-    replica::Entity::insert(row)
-        .on_conflict(
-            OnConflict::column(replica::Column::Holder)
-                .do_nothing_on([replica::Column::Holder])
-                .to_owned(),
-        )
-        .exec_without_returning(&database)
-        .await?;
+    let (beat, beat_at) = (set_aside_value(seen), set_aside_value(now_ms()));
+    insert(&database, LAST_RECOVERY_SEEN, beat, beat_at).await?;
     replica::Entity::update_many()
         .col_expr(replica::Column::Beat, Expr::val(set_aside_value(seen)))
         .filter(replica::Column::Holder.eq(LAST_RECOVERY_SEEN))

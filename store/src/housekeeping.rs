@@ -35,9 +35,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Work that is repeated for as long as the database's runtime lives.
 pub(crate) trait Chore: Send + 'static {
     /// Does the work once, while the database answers. Returns how long to wait before the next
-    /// turn.
-    fn turn(&mut self) -> impl Future<Output = Duration> + Send;
+    /// pass.
+    fn pass(&mut self) -> impl Future<Output = Result<Duration, PassFailure>> + Send;
+
+    /// Warns that a pass failed. Of passes that fail one after the other, only the first is warned
+    /// of.
+    fn warn(&self, _cause: &str) {}
 }
+
+/// Why a pass did not do all of its work, and how long to wait before the next one.
+pub(crate) type PassFailure = (StatementFailure, Duration);
 
 /// A chore of worker leases, which always waits as long.
 struct LeaseChore {
@@ -47,11 +54,11 @@ struct LeaseChore {
 }
 
 impl Chore for LeaseChore {
-    async fn turn(&mut self) -> Duration {
+    async fn pass(&mut self) -> Result<Duration, PassFailure> {
         if let Some(database) = self.database.upgrade() {
             (self.work)(database).await;
         }
-        self.between
+        Ok(self.between)
     }
 }
 
@@ -83,18 +90,30 @@ pub(crate) fn start(database: &Arc<Database>) {
     }
 }
 
-/// Repeats a chore without end. At most `first` is waited before the first turn, and while the
+/// Repeats a chore without end. At most `first` is waited before the first pass, and while the
 /// database is away.
 fn repeat(database: &Database, first: Duration, mut chore: impl Chore) -> BoxFuture<'static, ()> {
     let connection = Arc::clone(&database.connection);
     Box::pin(async move {
         let mut pause = jittered(first);
+        let mut has_warned = false;
         loop {
             tokio::time::sleep(pause).await;
-            pause = if connection.health() == Health::Up {
-                chore.turn().await
-            } else {
-                jittered(first)
+            if connection.health() != Health::Up {
+                pause = jittered(first);
+                continue;
+            }
+            pause = match chore.pass().await {
+                Ok(pause) => {
+                    has_warned = false;
+                    pause
+                }
+                Err((failure, pause)) => {
+                    if !std::mem::replace(&mut has_warned, true) {
+                        chore.warn(failure.cause().text());
+                    }
+                    pause
+                }
             };
         }
     })

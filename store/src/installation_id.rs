@@ -182,38 +182,24 @@ fn foreign(identity: &DatabaseIdentity, stamp: &InstallationId) -> Option<WrongI
 
 /// Reads the installation id from a database whose schema fits.
 pub(crate) async fn read(database: &DatabaseConnection) -> Result<InstallationId, DbErr> {
-    let row: Option<(String, i32, i32, Option<i64>)> = meta::Entity::find_by_id(1_i16)
-        .select_only()
-        .column(meta::Column::ClusterId)
-        .column(meta::Column::StripeK)
-        .column(meta::Column::StripeN)
-        .column(meta::Column::RecoveredAt)
-        .into_tuple()
-        .one(database)
-        .await?;
-    let row = row.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
-    let (cluster_id, k, n, recovered_at) = row;
-    let any: Option<String> = sequence::Entity::find()
-        .select_only()
-        .column(sequence::Column::Name)
-        .limit(1)
-        .into_tuple()
-        .one(database)
-        .await?;
-    let any_lease: Option<String> = worker_lease::Entity::find()
-        .select_only()
-        .column(worker_lease::Column::Pool)
-        .limit(1)
-        .into_tuple()
-        .one(database)
-        .await?;
+    let meta = meta_row::read(meta_row::plain(), database).await?;
     Ok(InstallationId {
-        cluster_id,
-        k,
-        n,
-        has_sequences: any.is_some() || any_lease.is_some(),
-        was_recovered: recovered_at.is_some(),
+        cluster_id: meta.cluster_id,
+        k: meta.stripe_k,
+        n: meta.stripe_n,
+        has_sequences: has_any::<sequence::Entity>(database, sequence::Column::Name).await?
+            || has_any::<worker_lease::Entity>(database, worker_lease::Column::Pool).await?,
+        was_recovered: meta.recovered_at.is_some(),
     })
+}
+
+async fn has_any<E: EntityTrait>(
+    database: &DatabaseConnection,
+    column: E::Column,
+) -> Result<bool, DbErr> {
+    let one = E::find().select_only().column(column).limit(1);
+    let found: Option<String> = one.into_tuple().one(database).await?;
+    Ok(found.is_some())
 }
 
 /// Writes the installation id of a database that has none yet. Returns false if the database has

@@ -49,7 +49,7 @@ pub(crate) fn lock_for_creation(query: &mut SelectStatement, backend: DbBackend)
 
 /// Returns the query that reads the row, and locks it as a change does before it writes the row.
 pub(crate) fn held_for_change(transaction: &DatabaseTransaction) -> Select<meta::Entity> {
-    let find = meta::Entity::find_by_id(1_i16);
+    let find = plain();
     match transaction.get_database_backend() {
         DbBackend::Postgres => find.lock(LockType::NoKeyUpdate),
         DbBackend::MySql | DbBackend::Sqlite | _ => transaction.holding(find),
@@ -68,7 +68,22 @@ pub(crate) async fn lock_exclusively(
         let lock = "LOCK TABLE meta IN EXCLUSIVE MODE";
         transaction.execute_unprepared(lock).await?;
     }
-    let find = transaction.holding(meta::Entity::find_by_id(1_i16));
-    let row = find.one(transaction).await?;
+    read(transaction.holding(plain()), transaction).await
+}
+
+/// Returns the query that reads the row without a lock.
+pub(crate) fn plain() -> Select<meta::Entity> {
+    meta::Entity::find_by_id(1_i16)
+}
+
+/// Reads the row by one of the queries of this file.
+///
+/// # Errors
+/// What the database says, or that there is no such row.
+pub(crate) async fn read(
+    find: Select<meta::Entity>,
+    database: &impl ConnectionTrait,
+) -> Result<meta::Model, DbErr> {
+    let row = find.one(database).await?;
     row.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
 }

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use entity::{counter, meta, sequence};
+use entity::{counter, sequence};
 use odometer_core::{
     definition::Definition,
     period::{Calendar, Period},
@@ -33,14 +33,14 @@ use odometer_process::{
     metrics::Metrics,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     sea_query::{Expr, ExprTrait, Query},
 };
 
 use crate::{
     database::Database,
     heartbeat::{Heartbeat, HeartbeatGuard},
-    housekeeping::{Chore, jittered, query},
+    housekeeping::{Chore, PassFailure, jittered, query},
     rows::catalog::{self, NO_PERIOD},
 };
 
@@ -61,7 +61,6 @@ pub(crate) struct Remover {
     connection: Arc<Connection>,
     heartbeat: Arc<Heartbeat>,
     metrics: Arc<Metrics>,
-    has_warned: bool,
 }
 
 /// A sequence with counters that are too old.
@@ -78,14 +77,20 @@ struct Due {
 }
 
 impl Chore for Remover {
-    async fn turn(&mut self) -> Duration {
-        match self.pass().await {
-            Ok(()) => jittered(BETWEEN_PASSES),
-            Err(failure) => {
-                self.warn_once(&failure);
-                jittered(FIRST_WAIT)
-            }
+    async fn pass(&mut self) -> Result<Duration, PassFailure> {
+        match self.remove_all().await {
+            Ok(None) => Ok(jittered(BETWEEN_PASSES)),
+            Ok(Some(put_off)) => Err((put_off, jittered(BETWEEN_PASSES))),
+            Err(failure) => Err((failure, jittered(FIRST_WAIT))),
         }
+    }
+
+    fn warn(&self, cause: &str) {
+        tracing::warn!(
+            target: TARGET,
+            error = cause,
+            "old periods cannot be removed for now; it is tried again"
+        );
     }
 }
 
@@ -95,13 +100,16 @@ impl Remover {
             connection: Arc::clone(&database.connection),
             heartbeat: Arc::clone(&database.heartbeat),
             metrics: Arc::clone(&database.metrics),
-            has_warned: false,
         }
     }
 
-    async fn pass(&mut self) -> Result<(), StatementFailure> {
+    /// Looks at all sequences once. Returns why one of them was put off, if one was.
+    async fn remove_all(&self) -> Result<Option<StatementFailure>, StatementFailure> {
         // The slower clock decides: periods that are kept too long can still be removed.
-        let now_ms = Ord::min(now_ms(), query(&self.connection, clock).await?);
+        let clock = query(&self.connection, |database| async move {
+            database_clock::read(&database).await
+        });
+        let now_ms = Ord::min(now_ms(), clock.await?);
         let mut put_off = None;
         let mut after = Some(String::new());
         while let Some(begin) = after {
@@ -123,11 +131,7 @@ impl Remover {
             after = end;
             tokio::time::sleep(BETWEEN_STEPS).await;
         }
-        match put_off {
-            Some(failure) => self.warn_once(&failure),
-            None => self.has_warned = false,
-        }
-        Ok(())
+        Ok(put_off)
     }
 
     /// Returns the sequences with counters that are too old. Counters that an earlier removal left
@@ -202,16 +206,6 @@ impl Remover {
         }
         Ok(())
     }
-
-    fn warn_once(&mut self, failure: &StatementFailure) {
-        if !std::mem::replace(&mut self.has_warned, true) {
-            tracing::warn!(
-                target: TARGET,
-                error = failure.cause().text(),
-                "old periods cannot be removed for now; it is tried again"
-            );
-        }
-    }
 }
 
 /// Returns up to which period a sequence is too old. `None` if the sequence has no periods of the
@@ -230,21 +224,6 @@ fn too_old(row: &sequence::Model, now_ms: i64) -> Option<Due> {
         removed_through: row.periods_removed_through.clone(),
         through,
     })
-}
-
-/// Reads the database's clock, in milliseconds since the Unix epoch.
-async fn clock(database: DatabaseConnection) -> Result<i64, DbErr> {
-    let query = Query::select()
-        .expr_as(
-            database_clock::now(database.get_database_backend()),
-            "now_ms",
-        )
-        .from(meta::Entity)
-        .and_where(meta::Column::Id.eq(1))
-        .to_owned();
-    let row = database.query_one(&query).await?;
-    let row = row.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
-    row.try_get("", "now_ms")
 }
 
 /// Returns the last name of the page that begins after a name. `None` if this page is the last one.
@@ -296,21 +275,21 @@ async fn with_counters(
     names: Vec<String>,
     through: Period,
 ) -> Result<HashMap<String, Period>, DbErr> {
-    let query = Query::select()
+    let youngest: Vec<(String, String)> = counter::Entity::find()
+        .select_only()
         .column(counter::Column::Sequence)
-        .expr_as(Expr::col(counter::Column::Period).max(), "youngest")
-        .from(counter::Entity)
-        .and_where(counter::Column::Sequence.is_in(names))
-        .and_where(counter::Column::Period.gt(NO_PERIOD))
-        .and_where(counter::Column::Period.lte(through.as_str()))
-        .group_by_col(counter::Column::Sequence)
-        .to_owned();
-    let mut found = HashMap::new();
-    for row in database.query_all(&query).await? {
-        let youngest: String = row.try_get("", "youngest")?;
-        found.insert(row.try_get("", "sequence")?, Period::from_stored(&youngest));
-    }
-    Ok(found)
+        .column_as(counter::Column::Period.max(), "youngest")
+        .filter(counter::Column::Sequence.is_in(names))
+        .filter(counter::Column::Period.gt(NO_PERIOD))
+        .filter(counter::Column::Period.lte(through.as_str()))
+        .group_by(counter::Column::Sequence)
+        .into_tuple()
+        .all(&database)
+        .await?;
+    let youngest = youngest.into_iter();
+    Ok(youngest
+        .map(|(name, period)| (name, Period::from_stored(&period)))
+        .collect())
 }
 
 /// Announces in the sequence's row that its periods are removed. Returns false if the row has

@@ -19,7 +19,8 @@ pub(crate) async fn migrate(target: &Target, acquire: Duration) -> Result<Migrat
     reached.map_err(|failure| fitness_of(&failure))?;
     // On PostgreSQL, migrations run in one transaction, which a pooler leaves on one connection. So
     // their statements may be prepared there.
-    let database = Box::pin(Database::connect(target.single(acquire)))
+    let options = target.single(acquire, target.route.is_pooled());
+    let database = Box::pin(Database::connect(options))
         .await
         .map_err(|error| fitness_of(&error.into()))?;
     let outcome = migrate_on(&database).await;

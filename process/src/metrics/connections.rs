@@ -1,21 +1,26 @@
-//! Holds the metrics of callers' connections, below HTTP.
+//! Declares the metrics of connections to the listener.
 
 use ::metrics::{Counter, Gauge};
 
-/// The metrics of connections to the listener.
-#[derive(Clone)]
-pub struct ConnectionsMetrics {
-    /// Connections that are open now.
-    pub open: Gauge,
-    /// The most connections that may be open.
-    pub max: Gauge,
-    /// Connections closed because a request did not end in time or could not be answered:
-    /// `odometer_http_connections_cut_total{cause="request"}`.
-    pub cut_request: Counter,
-    /// Connections closed because nobody took a reply: `cause="reply"`.
-    pub cut_reply: Counter,
-    /// Idle connections closed because others needed their slot: `cause="crowded"`.
-    pub cut_crowded: Counter,
-    /// Connections closed because what came was not HTTP.
-    pub malformed: Counter,
+use super::declare::declare;
+
+declare! {
+    /// The metrics of connections to the listener.
+    #[derive(Clone)]
+    pub struct ConnectionsMetrics {
+        /// Connections that are open.
+        open: Gauge = "odometer_http_connections",
+        /// Connections that may be open.
+        max: Gauge = "odometer_http_connections_max",
+        /// Connections closed by the service, by cause.
+        ///
+        /// A request did not end in time or could not be answered.
+        cut_request: Counter = "odometer_http_connections_cut_total" [cause = "request"],
+        /// Connections closed because nobody took a reply.
+        cut_reply: Counter = "odometer_http_connections_cut_total" [cause = "reply"],
+        /// Idle connections closed because others needed their slot.
+        cut_crowded: Counter = "odometer_http_connections_cut_total" [cause = "crowded"],
+        /// Connections closed because what came was not HTTP.
+        malformed: Counter = "odometer_http_malformed_total",
+    }
 }

@@ -1,33 +1,50 @@
-//! Holds the metrics of one database, and of the connections to it.
+//! Declares the metrics of one database.
 
 use ::metrics::{Counter, Gauge};
 
-/// The metrics of one database.
-#[derive(Clone)]
-pub struct DatabaseMetrics {
-    /// 1 while the database answers, 0 while it does not.
-    pub up: Gauge,
-    /// 1 while the database's settings let a crash of its server forget commits, as last looked at.
-    pub durability_weak: Gauge,
-    /// Writes that got numbers from the database.
-    pub reservations: Counter,
-    /// 1 from when the database was found to have gone back until a recovery is seen.
-    pub went_back: Gauge,
-    /// Pairs of blocks in the database's journal that have numbers in common.
-    pub journal_overlaps: Gauge,
-    /// The connections to the database, in use and waited for.
-    pub connections: ConnectionMetrics,
-    /// The greatest part of its ids that is taken in any pool which this process leased from.
-    pub worker_ids_taken_ratio: Gauge,
-    pub clock_skew_seconds: Gauge,
+use super::declare::declare;
+
+declare! {
+    /// The metrics of one database.
+    #[derive(Clone)]
+    pub struct DatabaseMetrics {
+        /// 1 while a database answers, 0 otherwise.
+        up: Gauge = "odometer_database_up",
+        /// 1 while a database's settings let a crash of it forget what it has committed.
+        ///
+        /// As last looked at.
+        durability_weak: Gauge = "odometer_database_durability_weak",
+        /// Blocks, or numbers for callers of strict order, that a database gave.
+        ///
+        /// Counts the writes.
+        reservations: Counter = "odometer_database_reservations_total",
+        /// 1 from when the store was found to have gone back until a recovery is seen, 0 otherwise.
+        went_back: Gauge = "odometer_store_went_back",
+        /// Pairs of blocks in the journal that have numbers in common.
+        journal_overlaps: Gauge = "odometer_journal_overlaps",
+        /// The greatest part of its worker ids that is taken in any pool leased from here.
+        worker_ids_taken_ratio: Gauge = "odometer_worker_ids_taken_ratio",
+        /// A database's clock minus this machine's.
+        ///
+        /// In seconds.
+        clock_skew_seconds: Gauge = "odometer_clock_skew_seconds",
+    } with {
+        /// The connections to the database, in use and waited for.
+        connections: ConnectionMetrics,
+    }
 }
 
-/// The metrics of the pool of one database.
-#[derive(Clone)]
-pub struct ConnectionMetrics {
-    pub max: Gauge,
-    pub active: Gauge,
-    pub pending: Gauge,
+declare! {
+    /// The metrics of the pool of one database.
+    #[derive(Clone)]
+    pub struct ConnectionMetrics {
+        /// Connections that the pool of a database may have.
+        max: Gauge = "odometer_database_connections_max",
+        /// Connections to a database that a statement or transaction holds.
+        active: Gauge = "odometer_database_connections_active",
+        /// Statements and transactions that wait for a connection to a database.
+        pending: Gauge = "odometer_database_connections_pending",
+    }
 }
 
 impl ConnectionMetrics {

@@ -4,7 +4,17 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
-use super::declared::{HTTP_BUCKETS_S, RESERVATION_BUCKETS_S};
+/// Sets the upper bounds of a reservation's buckets, in seconds: from a local SQLite write to the
+/// deadline.
+const RESERVATION_BUCKETS_S: [f64; 14] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// Sets the upper bounds of a request's buckets, in seconds: a warm number takes microseconds.
+const HTTP_BUCKETS_S: [f64; 16] = [
+    0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025,
+    0.1, 0.5, 1.0, 5.0, 10.0,
+];
 
 /// The Prometheus text of a `Metrics`.
 #[derive(Clone, Debug)]

@@ -1,25 +1,36 @@
-//! Holds the metrics of Redis.
+//! Declares the metrics of all Redis servers together.
 
 use ::metrics::{Counter, Gauge, Histogram};
 
-/// The metrics of all Redis servers together.
-pub struct RedisMetrics {
-    /// Steps that gave numbers.
-    pub steps: Counter,
-    /// Seconds from sending a step to its reply.
-    pub step_duration: Histogram,
-    /// Windows that were opened because there was none before:
-    /// `odometer_redis_windows_total{cause="first"}`.
-    pub windows_first: Counter,
-    /// Windows opened because the one before is not in Redis any more, or was never seen there.
-    pub windows_lost: Counter,
-    /// Windows opened because the ceiling of the one before could not be raised.
-    pub windows_full: Counter,
-    /// Windows opened because the one before was closed: by a change, or because a replica could
-    /// not reach Redis.
-    pub windows_closed: Counter,
-    /// How often a sequence went from Redis to its database.
-    pub fallbacks: Counter,
-    /// The shortest time that the numbers below a ceiling last, in seconds.
-    pub ceiling_seconds: Gauge,
+use super::declare::declare;
+
+declare! {
+    /// The metrics of all Redis servers together.
+    pub struct RedisMetrics {
+        /// Steps taken in Redis, each for all callers who waited.
+        ///
+        /// They gave numbers.
+        steps: Counter = "odometer_redis_steps_total",
+        /// Time from sending a step to Redis to its reply.
+        ///
+        /// In seconds.
+        step_duration: Histogram = "odometer_redis_step_duration_seconds",
+        /// Windows opened for Redis, by what became of the one before.
+        ///
+        /// There was no window before.
+        windows_first: Counter = "odometer_redis_windows_total" [cause = "first"],
+        /// Windows opened because the one before is not in Redis any more, or was never seen there.
+        windows_lost: Counter = "odometer_redis_windows_total" [cause = "lost"],
+        /// Windows opened because the ceiling of the one before could not be raised.
+        windows_full: Counter = "odometer_redis_windows_total" [cause = "full"],
+        /// Windows opened because the one before was closed: by a change, or because a replica
+        /// could not reach Redis.
+        windows_closed: Counter = "odometer_redis_windows_total" [cause = "closed"],
+        /// Times that a sequence with strict order went from Redis to its database.
+        fallbacks: Counter = "odometer_redis_fallbacks_total",
+        /// The least time any sequence in use can go on in Redis without its database.
+        ///
+        /// In seconds: how long the numbers below a ceiling last.
+        ceiling_seconds: Gauge = "odometer_redis_ceiling_seconds",
+    }
 }

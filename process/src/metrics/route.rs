@@ -2,7 +2,11 @@
 
 use std::sync::OnceLock;
 
-use ::metrics::{Counter, Histogram};
+use ::metrics::{Counter, Histogram, Label};
+use metrics_exporter_prometheus::PrometheusRecorder;
+
+use super::declare::make;
+use crate::words::words;
 
 /// Lists the statuses that the contract knows, the commonest first.
 pub(crate) const STATUSES: [u16; 17] = [
@@ -15,102 +19,86 @@ pub(crate) const STATUS_LABELS: [&str; STATUSES.len() + 1] = [
     "415", "431", "500", "503", "other",
 ];
 
-/// The routes by which requests are counted. Everything unknown is `Other`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Route {
-    /// `POST /v1/sequences/{name}/next`.
-    Next,
-    /// `POST /v1/sequences/{name}/blocks`.
-    Blocks,
-    /// `GET`, `PUT` and `DELETE /v1/sequences/{name}`.
-    Sequence,
-    /// `POST /v1/sequences/{name}/advance`.
-    Advance,
-    /// `POST /v1/sequences/{name}/restore`.
-    Restore,
-    /// `DELETE /v1/sequences/{name}/periods/{key}`.
-    Period,
-    /// `POST /v1/sequences/{name}/parse`.
-    Parse,
-    /// `GET /v1/sequences/{name}/explain`.
-    Explain,
-    /// `GET /v1/sequences`.
-    Sequences,
-    /// `GET /v1/replica` and what is below it.
-    Replica,
-    /// `POST /v1/workers`.
-    Lease,
-    /// `GET /v1/workers/{pool}`.
-    Workers,
-    /// `DELETE /v1/workers/{pool}/{worker}`.
-    Worker,
-    /// `POST /v1/workers/{pool}/{worker}/renew`.
-    Renew,
-    /// `GET /livez`.
-    Livez,
-    /// `GET /readyz`.
-    Readyz,
-    /// `GET /metrics`.
-    Metrics,
-    /// `GET /openapi.json`.
-    OpenApi,
-    /// `GET /`, and the files of the page.
-    Page,
-    /// Any other path.
-    Other,
-}
-
-impl Route {
-    pub(crate) const ALL: [Self; 20] = [
-        Self::Next,
-        Self::Blocks,
-        Self::Sequence,
-        Self::Advance,
-        Self::Restore,
-        Self::Period,
-        Self::Parse,
-        Self::Explain,
-        Self::Sequences,
-        Self::Replica,
-        Self::Lease,
-        Self::Workers,
-        Self::Worker,
-        Self::Renew,
-        Self::Livez,
-        Self::Readyz,
-        Self::Metrics,
-        Self::OpenApi,
-        Self::Page,
-        Self::Other,
-    ];
-
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Next => "next",
-            Self::Blocks => "blocks",
-            Self::Sequence => "sequence",
-            Self::Advance => "advance",
-            Self::Restore => "restore",
-            Self::Period => "period",
-            Self::Parse => "parse",
-            Self::Explain => "explain",
-            Self::Sequences => "sequences",
-            Self::Replica => "replica",
-            Self::Lease => "lease",
-            Self::Workers => "workers",
-            Self::Worker => "worker",
-            Self::Renew => "renew",
-            Self::Livez => "livez",
-            Self::Readyz => "readyz",
-            Self::Metrics => "metrics",
-            Self::OpenApi => "openapi",
-            Self::Page => "page",
-            Self::Other => "other",
-        }
+words! {
+    /// The routes by which requests are counted. Everything unknown is `Other`.
+    pub enum Route {
+        /// `POST /v1/sequences/{name}/next`.
+        Next = "next",
+        /// `POST /v1/sequences/{name}/blocks`.
+        Blocks = "blocks",
+        /// `GET`, `PUT` and `DELETE /v1/sequences/{name}`.
+        Sequence = "sequence",
+        /// `POST /v1/sequences/{name}/advance`.
+        Advance = "advance",
+        /// `POST /v1/sequences/{name}/restore`.
+        Restore = "restore",
+        /// `DELETE /v1/sequences/{name}/periods/{key}`.
+        Period = "period",
+        /// `POST /v1/sequences/{name}/parse`.
+        Parse = "parse",
+        /// `GET /v1/sequences/{name}/explain`.
+        Explain = "explain",
+        /// `GET /v1/sequences`.
+        Sequences = "sequences",
+        /// `GET /v1/replica` and what is below it.
+        Replica = "replica",
+        /// `POST /v1/workers`.
+        Lease = "lease",
+        /// `GET /v1/workers/{pool}`.
+        Workers = "workers",
+        /// `DELETE /v1/workers/{pool}/{worker}`.
+        Worker = "worker",
+        /// `POST /v1/workers/{pool}/{worker}/renew`.
+        Renew = "renew",
+        /// `GET /livez`.
+        Livez = "livez",
+        /// `GET /readyz`.
+        Readyz = "readyz",
+        /// `GET /metrics`.
+        Metrics = "metrics",
+        /// `GET /openapi.json`.
+        OpenApi = "openapi",
+        /// `GET /`, and the files of the page.
+        Page = "page",
+        /// Any other path.
+        Other = "other",
     }
+    impl
 }
 
 pub(crate) struct RouteMetrics {
     pub(crate) requests: [OnceLock<Counter>; STATUS_LABELS.len()],
     pub(crate) duration: Histogram,
+}
+
+impl RouteMetrics {
+    pub(crate) fn make(recorder: &PrometheusRecorder, route: Route) -> Self {
+        let made = Self {
+            requests: [const { OnceLock::new() }; STATUS_LABELS.len()],
+            duration: make(
+                recorder,
+                "odometer_http_request_duration_seconds",
+                &["Time to answer a request; calls served from memory are sampled."],
+                &[Label::new("route", route.word())],
+            ),
+        };
+        // A first scrape shows each route. The other statuses come with their first request.
+        let [ok, ..] = &made.requests;
+        ok.get_or_init(|| requests(recorder, route, "200"));
+        made
+    }
+}
+
+/// Makes the counter of the requests of a route that were answered with one status.
+pub(crate) fn requests(
+    recorder: &PrometheusRecorder,
+    route: Route,
+    status: &'static str,
+) -> Counter {
+    let labels = [
+        Label::new("route", route.word()),
+        Label::new("status", status),
+    ];
+    let name = "odometer_http_requests_total";
+    make(recorder, name, &["Requests answered."], &labels)
 }

@@ -1,28 +1,41 @@
-//! Holds the metrics of one sequence.
+//! Declares the metrics of one sequence.
 
 use ::metrics::{Counter, Gauge};
 
-/// The handles of one sequence. Beyond the bound of labels only `issued` counts, under `_other`.
-///
-/// The handles of one name stay the same when the name is unloaded and loaded again. So add
-/// differences to `issued`, and never set it absolutely.
-#[derive(Clone, Debug)]
-pub struct SequenceMetrics {
-    /// Numbers given to callers.
-    pub issued: Counter,
-    /// Numbers in the block that is being issued.
-    pub block_size: Gauge,
-    /// Numbers that are left in memory, the prefetched block included.
-    pub block_remaining: Gauge,
-    /// The part of the current block that is issued, 0 to 1.
-    pub block_utilization: Gauge,
-    /// How many seconds the numbers in memory last at the present rate; +Inf at rate 0.
-    pub reserve_seconds: Gauge,
-    /// Numbers that are not reserved yet, up to the end of the sequence. +Inf if the rate does not
-    /// tell when the end comes.
-    pub runway_numbers: Gauge,
-    /// Seconds to the end of the sequence at the present rate; +Inf at rate 0.
-    pub runway_seconds: Gauge,
+use super::declare::declare;
+
+declare! {
+    /// The handles of one sequence. Beyond the bound of labels only `issued` counts, under
+    /// `_other`.
+    ///
+    /// The handles of one name stay the same when the name is unloaded and loaded again. So add
+    /// differences to `issued`, and never set it absolutely.
+    #[derive(Clone, Debug)]
+    pub struct SequenceMetrics {
+        /// Numbers given to callers.
+        issued: Counter = "odometer_numbers_issued_total",
+        /// Numbers in the block being issued.
+        block_size: Gauge = "odometer_block_size",
+        /// Numbers left of the block being issued.
+        ///
+        /// The prefetched block is included.
+        block_remaining: Gauge = "odometer_block_remaining",
+        /// The part of the current block that is issued.
+        ///
+        /// From 0 to 1.
+        block_utilization: Gauge = "odometer_block_utilization_ratio",
+        /// How long what is left in memory lasts at the present rate.
+        ///
+        /// In seconds; +Inf at rate 0.
+        reserve_seconds: Gauge = "odometer_reserve_seconds",
+        /// Numbers that nobody has reserved, up to the end of the sequence; infinite where it
+        /// starts again before, or where no count says when it ends.
+        runway_numbers: Gauge = "odometer_runway_numbers",
+        /// How long until the sequence ends at the present rate.
+        ///
+        /// In seconds; +Inf at rate 0.
+        runway_seconds: Gauge = "odometer_runway_seconds",
+    }
 }
 
 impl SequenceMetrics {

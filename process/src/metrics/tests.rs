@@ -65,7 +65,7 @@ fn every_metric_of_the_design_is_in_a_first_scrape_with_one_sequence() {
         .to_owned(),
     ];
     wanted.extend(AbandonedCause::ALL.map(|cause| {
-        let cause = cause.label();
+        let cause = cause.word();
         format!("odometer_abandoned_numbers_total{{cause=\"{cause}\"}}")
     }));
     for outcome in [
@@ -116,12 +116,12 @@ fn handles_count_where_their_labels_say() {
     }
     let text = metrics.exposition().render();
     for (index, cause) in (1..).zip(AbandonedCause::ALL) {
-        let label = cause.label();
+        let label = cause.word();
         let series = format!("odometer_abandoned_numbers_total{{cause=\"{label}\"}}");
         assert_eq!(value(&text, &series), Some(f64::from(index)), "{series}");
     }
     for (index, route) in (1..).zip(Route::ALL) {
-        let label = route.label();
+        let label = route.word();
         for (status, count) in [("200", 0), ("503", index), ("other", 10 * index)] {
             let series =
                 format!("odometer_http_requests_total{{route=\"{label}\",status=\"{status}\"}}");

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
+use odometer_database::{
+    failure::StatementFailure,
+    session::{DatabaseConnection, DatabaseTransaction},
+};
 use sea_orm::DbErr;
 
 use super::{
-    decision::decide,
+    decision::{Decision, decide},
     prepared::prepare,
     request::{ChangeRequest, ChangeScope},
     rules::ChangeRules,
+    transaction::{self, TransactionError},
     writing,
 };
 use crate::{
@@ -29,31 +33,27 @@ pub(crate) async fn run(
     rules: ChangeRules,
 ) -> Result<Result<Altered, StoreError>, DbErr> {
     let transaction = database.begin().await?;
-    let part = match prepare(&transaction, &change, &scope).await? {
-        Ok(part) => part,
-        Err(error) => {
-            transaction.rollback().await?;
-            return Ok(Err(error));
+    let written = decide_and_write(&transaction, &change, &scope, &rules).await;
+    let ended = transaction::end(transaction, written, |decision| decision.is_written);
+    Ok(ended.await?.map(Altered::from))
+}
+
+async fn decide_and_write(
+    transaction: &DatabaseTransaction,
+    change: &ChangeRequest,
+    scope: &ChangeScope,
+    rules: &ChangeRules,
+) -> Result<Decision, TransactionError<StoreError>> {
+    let part = prepare(transaction, change, scope).await?;
+    let decision = decide(change, rules, std::slice::from_ref(&part))?;
+    if decision.is_written {
+        if !part.is_held {
+            let what = format!("a change of `{}` was taken for none", change.name);
+            return Err(StoreError::Broken(what).into());
         }
-    };
-    let decision = match decide(&change, &rules, std::slice::from_ref(&part)) {
-        Ok(decision) if decision.is_written && !part.is_held => Err(StoreError::Broken(format!(
-            "a change of `{}` was taken for none",
-            change.name
-        ))),
-        decision => decision,
-    };
-    match decision {
-        Ok(decision) if decision.is_written => {
-            Box::pin(writing::write(&transaction, &change, &part, &decision)).await?;
-            transaction.commit().await?;
-            Ok(Ok(decision.into()))
-        }
-        decision => {
-            transaction.rollback().await?;
-            Ok(decision.map(Altered::from))
-        }
+        Box::pin(writing::write(transaction, change, &part, &decision)).await?;
     }
+    Ok(decision)
 }
 
 impl Store {

@@ -5,15 +5,18 @@ use odometer_core::{name::SequenceName, period::CounterKey};
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
-    UpdateMany,
-    sea_query::{Expr, ExprTrait, Query},
+    ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    sea_query::{Expr, ExprTrait},
 };
 
+pub(crate) use crate::rows::counter::update;
 use crate::{
     change::request::Act,
     outcome::Snapshot,
-    rows::catalog::{LIVE, NO_PERIOD, REMOVED, one_more},
+    rows::{
+        catalog::{LIVE, NO_PERIOD, REMOVED},
+        counter::{self as counter_row, add_one},
+    },
 };
 
 /// Returns whether the act removes a period that is a tombstone already. A tombstone never gets
@@ -26,13 +29,9 @@ pub(crate) async fn is_tombstone(
     if !matches!(act, Act::RemovePeriod { .. }) {
         return Ok(false);
     }
-    let row = (
-        key.sequence.as_str().to_owned(),
-        key.period.as_str().to_owned(),
-    );
     // This read takes a lock. On MariaDB, a read without a lock would fix the state that is shown
     // from then on, before anything is locked.
-    let find = transaction.holding(counter::Entity::find_by_id(row));
+    let find = transaction.holding(counter_row::find(key));
     let row = find.one(transaction).await?;
     Ok(row.is_some_and(|row| row.state == REMOVED))
 }
@@ -52,12 +51,8 @@ pub(crate) async fn raise(
     if !key.period.is_none() {
         those = those.add(counter::Column::Period.is_in([NO_PERIOD, key.period.as_str()]));
     }
-    counter::Entity::update_many()
-        .col_expr(counter::Column::Version, one_more(counter::Column::Version))
-        .col_expr(
-            counter::Column::Revision,
-            one_more(counter::Column::Revision),
-        )
+    let raised = [counter::Column::Version, counter::Column::Revision];
+    add_one(counter::Entity::update_many(), raised)
         .col_expr(counter::Column::WindowOpen, Expr::val(false))
         .filter(those.add(counter::Column::State.eq(LIVE)))
         .exec(transaction)
@@ -91,13 +86,6 @@ pub(crate) async fn set(
     Ok(())
 }
 
-/// Returns a statement that updates one counter.
-pub(crate) fn update(key: &CounterKey) -> UpdateMany<counter::Entity> {
-    counter::Entity::update_many()
-        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
-        .filter(counter::Column::Period.eq(key.period.as_str()))
-}
-
 /// Raises the floor of each counter that issues to its high-water mark.
 pub(crate) async fn close(
     transaction: &DatabaseTransaction,
@@ -119,17 +107,16 @@ pub(crate) async fn highest_of_periods(
     transaction: &DatabaseTransaction,
     name: &SequenceName,
 ) -> Result<Option<i64>, DbErr> {
-    let query = Query::select()
-        .expr_as(Expr::col(counter::Column::NextValue).max(), "highest")
-        .from(counter::Entity)
-        .and_where(counter::Column::Sequence.eq(name.as_str()))
-        .and_where(counter::Column::Period.gt(NO_PERIOD))
-        .and_where(counter::Column::State.eq(LIVE))
-        .to_owned();
-    match transaction.query_one(&query).await? {
-        Some(row) => row.try_get("", "highest"),
-        None => Ok(None),
-    }
+    let highest: Option<Option<i64>> = counter::Entity::find()
+        .select_only()
+        .column_as(counter::Column::NextValue.max(), "highest")
+        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .filter(counter::Column::Period.gt(NO_PERIOD))
+        .filter(counter::Column::State.eq(LIVE))
+        .into_tuple()
+        .one(transaction)
+        .await?;
+    Ok(highest.flatten())
 }
 
 /// Returns whether a counter was created for any period. Removed keys count, too.

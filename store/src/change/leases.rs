@@ -15,8 +15,8 @@ use odometer_process::{
     faults::{self, Fault},
 };
 use sea_orm::{
-    ConnectionTrait, DbErr, EntityTrait, QueryFilter,
-    sea_query::{CaseStatement, Expr, ExprTrait, Query},
+    ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    sea_query::{CaseStatement, Expr, ExprTrait},
 };
 
 use super::recover::VERSIONS;
@@ -41,13 +41,10 @@ pub(crate) struct ClockPair {
 
 impl ClockPair {
     pub(crate) async fn read(transaction: &DatabaseTransaction) -> Result<Self, DbErr> {
-        let now = database_clock::now(transaction.get_database_backend());
-        let query = Query::select().expr_as(now, "now_ms").to_owned();
-        let row = transaction.query_one(&query).await?;
-        let row = row.ok_or_else(|| DbErr::RecordNotFound("the clock".to_owned()))?;
+        let database_ms = database_clock::read(transaction).await?;
         Ok(Self {
             ours_ms: now_ms(),
-            database_ms: row.try_get("", "now_ms")?,
+            database_ms,
         })
     }
 
@@ -129,16 +126,14 @@ pub(crate) async fn void(
 
 /// Returns the longest time for which a lease of these pools was asked for (ms).
 async fn longest_in(transaction: &DatabaseTransaction, pools: Expr) -> Result<i64, DbErr> {
-    let query = Query::select()
-        .expr_as(Expr::col(worker_lease::Column::TtlMs).max(), "longest_ms")
-        .from(worker_lease::Entity)
-        .and_where(pools)
-        .to_owned();
-    let Some(row) = transaction.query_one(&query).await? else {
-        return Ok(0);
-    };
-    let longest_ms: Option<i64> = row.try_get("", "longest_ms")?;
-    Ok(longest_ms.unwrap_or(0))
+    let longest_ms: Option<Option<i64>> = worker_lease::Entity::find()
+        .select_only()
+        .column_as(worker_lease::Column::TtlMs.max(), "longest_ms")
+        .filter(pools)
+        .into_tuple()
+        .one(transaction)
+        .await?;
+    Ok(longest_ms.flatten().unwrap_or(0))
 }
 
 async fn void_in(

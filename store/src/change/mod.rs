@@ -12,4 +12,5 @@ pub(crate) mod recover;
 pub(crate) mod refresh;
 pub(crate) mod request;
 pub(crate) mod rules;
+pub(crate) mod transaction;
 pub(crate) mod writing;

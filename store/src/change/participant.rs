@@ -13,6 +13,7 @@ use super::{
     decision::Decision,
     prepared::{Prepared, prepare},
     request::{ChangeRequest, ChangeScope},
+    transaction::refused,
     writing,
 };
 use crate::error::StoreError;
@@ -34,7 +35,7 @@ pub(crate) async fn run(
     signals: CommitSignals,
 ) -> Result<bool, DbErr> {
     let transaction = database.begin().await?;
-    let found = prepare(&transaction, &change, &scope).await?;
+    let found = refused(prepare(&transaction, &change, &scope).await)?;
     let part = found.as_ref().ok().cloned();
     let is_heard = signals.found.send(found).is_ok();
     let (Some(part), true) = (part, is_heard) else {

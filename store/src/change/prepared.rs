@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use entity::{meta, sequence};
+use entity::sequence;
 use odometer_core::{
     definition::{Definition, Stripe},
     period::{CounterKey, Period},
 };
 use odometer_database::session::DatabaseTransaction;
-use sea_orm::{DbErr, EntityTrait};
+use sea_orm::EntityTrait;
 
 use super::{
     counters, decision,
     request::{Act, ChangeRequest, ChangeScope, went_back},
+    transaction::TransactionError,
 };
 use crate::{
     error::{self, StoreError},
@@ -113,7 +114,7 @@ pub(crate) async fn prepare(
     transaction: &DatabaseTransaction,
     change: &ChangeRequest,
     scope: &ChangeScope,
-) -> Result<Result<Prepared, StoreError>, DbErr> {
+) -> Result<Prepared, TransactionError<StoreError>> {
     let is_dry_run = change.act.is_dry_run();
     let key = change.key();
     let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
@@ -121,10 +122,7 @@ pub(crate) async fn prepare(
         find = transaction.holding(find);
     }
     let model = find.one(transaction).await?;
-    let is_idle = match is_idle(transaction, change, scope, model.as_ref()).await? {
-        Ok(is_idle) => is_idle,
-        Err(error) => return Ok(Err(error)),
-    };
+    let is_idle = is_idle(transaction, change, scope, model.as_ref()).await?;
     let n_sequences = match model {
         Some(_) => 0,
         // The count may take long, so it comes before the row of `meta` is locked.
@@ -137,29 +135,24 @@ pub(crate) async fn prepare(
     let find = if is_held {
         meta_row::held_for_change(transaction)
     } else {
-        meta::Entity::find_by_id(1_i16)
+        meta_row::plain()
     };
-    let meta = find.one(transaction).await?;
-    let meta = meta.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
+    let meta = meta_row::read(find, transaction).await?;
     // If the change is held, no recovery can happen between this read and the end.
     let baseline = if is_held {
         CreationBaseline::hold(transaction, &scope.guard).await?
     } else {
         Some(CreationBaseline::of(&meta))
     };
-    let Some(baseline) = baseline else {
-        return Ok(Err(StoreError::WentBack));
-    };
+    let baseline = baseline.ok_or(StoreError::WentBack)?;
     let (row, counter) = match model {
         None => (None, None),
         Some(model) => {
             let is_definition = matches!(change.act, Act::Define { .. });
             let needs_all = !scope.is_alone() || (is_definition && !is_idle);
-            let found = found_row(transaction, &key, scope, (model, baseline), needs_all).await?;
-            match found {
-                Ok((row, counter)) => (Some(row), counter),
-                Err(error) => return Ok(Err(error)),
-            }
+            let found = found_row(transaction, &key, scope, (model, baseline), needs_all);
+            let (row, counter) = found.await?;
+            (Some(row), counter)
         }
     };
     let part = Prepared {
@@ -173,9 +166,9 @@ pub(crate) async fn prepare(
         is_held,
     };
     if part.has_forgotten(&key.period) {
-        return Ok(Err(StoreError::WentBack));
+        return Err(StoreError::WentBack.into());
     }
-    Ok(Ok(part))
+    Ok(part)
 }
 
 /// Returns whether the act is known to change nothing in the only database of a store.
@@ -187,31 +180,22 @@ async fn is_idle(
     change: &ChangeRequest,
     scope: &ChangeScope,
     model: Option<&sequence::Model>,
-) -> Result<Result<bool, StoreError>, DbErr> {
+) -> Result<bool, TransactionError<StoreError>> {
     if !scope.is_alone() {
         // What changes nothing here may change another database.
-        return Ok(Ok(false));
+        return Ok(false);
     }
     let Some(model) = model else {
         let creates = matches!(change.act, Act::Define { .. })
             && !matches!(change.condition, Condition::Version(_));
-        return Ok(creates.then_some(false).ok_or(StoreError::NotFound));
+        return Ok(creates.then_some(false).ok_or(StoreError::NotFound)?);
     };
-    if let Err(error) = decision::admit(&change.act, change.condition, model) {
-        return Ok(Err(error));
+    decision::admit(&change.act, change.condition, model)?;
+    let definition = catalog::definition_in(&scope.store, &model.state, &model.definition)?;
+    if decision::changes_nothing(&change.act, model, &definition) {
+        return Ok(true);
     }
-    let definition = match catalog::definition_in(&scope.store, &model.state, &model.definition) {
-        Ok(definition) => definition,
-        Err(error) => return Ok(Err(error)),
-    };
-    let changes_nothing = decision::changes_nothing(&change.act, model, &definition);
-    Ok(Ok(changes_nothing
-        || counters::is_tombstone(
-            transaction,
-            &change.act,
-            &change.key(),
-        )
-        .await?))
+    Ok(counters::is_tombstone(transaction, &change.act, &change.key()).await?)
 }
 
 /// Reads what a change must know of a sequence and the counter of its act. Only if `needs_all`, it
@@ -222,19 +206,15 @@ async fn found_row(
     scope: &ChangeScope,
     (model, baseline): (sequence::Model, CreationBaseline),
     needs_all: bool,
-) -> Result<Result<(PreparedRow, Option<CounterRow>), StoreError>, DbErr> {
-    let mut definition = match catalog::definition_in(&scope.store, &model.state, &model.definition)
-    {
-        Ok(definition) => definition,
-        Err(error) => return Ok(Err(error)),
-    };
+) -> Result<(PreparedRow, Option<CounterRow>), TransactionError<StoreError>> {
+    let mut definition = catalog::definition_in(&scope.store, &model.state, &model.definition)?;
     if model.state != ELSEWHERE {
         baseline.note_forgotten_formats(Arc::make_mut(&mut definition), model.version);
     }
     let entry = catalog::read(transaction, key.sequence.as_str(), &key.period).await?;
     let counter = entry.and_then(|entry| entry.counter());
     if counter.is_none() && key.period.is_none() && model.state != ELSEWHERE {
-        return Ok(Err(error::without_counter(&key.sequence)));
+        return Err(error::without_counter(&key.sequence).into());
     }
     let has_periods = catalog::has_periods(&definition);
     let mut row = PreparedRow {
@@ -254,7 +234,7 @@ async fn found_row(
             row.n_other_periods = new_counter::n_others(transaction, key).await?;
         }
     }
-    Ok(Ok((row, counter)))
+    Ok((row, counter))
 }
 
 /// Returns where a counter begins that is created now.

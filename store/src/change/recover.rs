@@ -24,11 +24,14 @@ use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
     QueryOrder, QuerySelect,
-    sea_query::{CaseStatement, Expr, ExprTrait, Query},
+    sea_query::{CaseStatement, Expr, ExprTrait},
 };
 
 use crate::{
-    change::leases::{self, ClockPair},
+    change::{
+        leases::{self, ClockPair},
+        transaction::{self, TransactionError},
+    },
     fitness, heartbeat,
     identity::DatabaseIdentity,
     installation_id, meta_row,
@@ -148,35 +151,36 @@ async fn recover_once(
     is_dry_run: bool,
 ) -> Result<Result<Recovered, StartError>, DbErr> {
     let transaction = database.begin_read_committed().await?;
-    let meta = meta_row::lock_exclusively(&transaction).await?;
-    let clocks = ClockPair::read(&transaction).await?;
-    if let Err(error) = clocks.check() {
-        transaction.rollback().await?;
-        return Ok(Err(error));
-    }
+    let recovered = recover_in(&transaction, n_steps).await;
+    transaction::end(transaction, recovered, |_| !is_dry_run).await
+}
+
+async fn recover_in(
+    transaction: &DatabaseTransaction,
+    n_steps: u64,
+) -> Result<Recovered, TransactionError<StartError>> {
+    let meta = meta_row::lock_exclusively(transaction).await?;
+    let clocks = ClockPair::read(transaction).await?;
+    clocks.check()?;
     let now_ms = clocks.ours_ms;
     // The database may have lost a recovery that was made by a clock ahead of this one.
-    let seen = heartbeat::last_recovery_seen(&transaction).await?;
+    let seen = heartbeat::last_recovery_seen(transaction).await?;
     let recovered_at = match Ord::max(meta.recovered_at, seen) {
         Some(earlier) if earlier >= now_ms => earlier.saturating_add(AFTER_ANOTHER_MS),
         Some(_) | None => now_ms,
     };
     let mut recovery = Recovery {
-        transaction: &transaction,
+        transaction,
         n_steps,
         stripe: installation_id::of(&meta),
         version: version_at(recovered_at),
         longest_hold: Duration::ZERO,
         outcome: Recovered::default(),
     };
-    let counters = recovery.raise_counters().await?;
-    if let Err(error) = counters {
-        transaction.rollback().await?;
-        return Ok(Err(error));
-    }
+    recovery.raise_counters().await?;
     recovery.give_up_returned().await?;
     let (mut outcome, longest_hold) = (recovery.outcome, recovery.longest_hold);
-    let voided = leases::void(&transaction, clocks, longest_hold, &meta, recovered_at).await?;
+    let voided = leases::void(transaction, clocks, longest_hold, &meta, recovered_at).await?;
     (outcome.n_leases, outcome.leases_from_ms) = (voided.n_leases, voided.used_from_ms);
     let skipped = i64::try_from(n_steps).unwrap_or(i64::MAX);
     meta::Entity::update_many()
@@ -196,14 +200,9 @@ async fn recover_once(
             )),
         )
         .filter(meta::Column::Id.eq(1))
-        .exec(&transaction)
+        .exec(transaction)
         .await?;
-    if is_dry_run {
-        transaction.rollback().await?;
-    } else {
-        transaction.commit().await?;
-    }
-    Ok(Ok(outcome))
+    Ok(outcome)
 }
 
 /// A recovery that is under way.
@@ -253,7 +252,7 @@ impl Rise {
 impl Recovery<'_> {
     /// Raises all counters page by page, in the order of names. Retired sequences are raised like
     /// others.
-    async fn raise_counters(&mut self) -> Result<Result<(), StartError>, DbErr> {
+    async fn raise_counters(&mut self) -> Result<(), TransactionError<StartError>> {
         let mut after = String::new();
         loop {
             let page = catalog::living_here()
@@ -263,20 +262,15 @@ impl Recovery<'_> {
                 .all(self.transaction)
                 .await?;
             let Some(last) = page.last() else {
-                return Ok(Ok(()));
+                return Ok(());
             };
             after.clone_from(&last.name);
             let mut groups: BTreeMap<Rise, Vec<String>> = BTreeMap::new();
             for row in page {
-                let definition = match Definition::from_stored(&row.definition) {
-                    Ok(definition) => definition,
-                    Err(error) => {
-                        return Ok(Err(StartError::Other(format!(
-                            "nothing was changed: sequence `{}`: {error}",
-                            row.name
-                        ))));
-                    }
-                };
+                let definition = Definition::from_stored(&row.definition).map_err(|error| {
+                    let name = &row.name;
+                    StartError::Other(format!("nothing was changed: sequence `{name}`: {error}"))
+                })?;
                 let counted = self.stripe.view(&definition);
                 if definition.kind == Kind::Snowflake {
                     let hold = Duration::from_secs(definition.block.hold.seconds());
@@ -284,17 +278,17 @@ impl Recovery<'_> {
                     self.outcome.n_time_ordered += 1;
                 }
                 self.outcome.n_sequences += 1;
-                let length_of_steps = Rise {
+                let rise = Rise {
                     length_of_steps: counted.length_of_steps(self.n_steps),
                     highest: counted.highest(),
                     end: counted.end(),
                     has_periods: catalog::has_periods(&definition),
                 };
-                groups.entry(length_of_steps).or_default().push(row.name);
+                groups.entry(rise).or_default().push(row.name);
             }
-            for (length_of_steps, names) in groups {
-                self.note_rises(length_of_steps, &names).await?;
-                self.raise(length_of_steps, &names).await?;
+            for (rise, names) in groups {
+                self.note_rises(rise, &names).await?;
+                self.raise(rise, &names).await?;
             }
             // Pages come in the order of names, but groups do not.
             self.outcome.at_their_end.sort_unstable();
@@ -304,29 +298,31 @@ impl Recovery<'_> {
 
     /// Notes what raising these counters will come to. The database finds it out, because one
     /// sequence may have very many counters.
-    async fn note_rises(&mut self, length_of_steps: Rise, names: &[String]) -> Result<(), DbErr> {
-        let at_their_end = Query::select()
+    async fn note_rises(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
+        let at_their_end: Vec<String> = counter::Entity::find()
+            .select_only()
             .distinct()
             .column(counter::Column::Sequence)
-            .from(counter::Entity)
-            .cond_where(length_of_steps.issuing(names))
-            .and_where(counter::Column::NextValue.gte(length_of_steps.comes_to_its_end()))
-            .to_owned();
-        for row in self.transaction.query_all(&at_their_end).await? {
+            .filter(rise.issuing(names))
+            .filter(counter::Column::NextValue.gte(rise.comes_to_its_end()))
+            .into_tuple()
+            .all(self.transaction)
+            .await?;
+        for name in at_their_end {
             self.outcome.n_at_their_end += 1;
-            self.outcome.at_their_end.push(row.try_get("", "sequence")?);
+            self.outcome.at_their_end.push(name);
         }
         // The rise is cut off at `highest`, and most for the highest counters. So the lowest
         // counter rises most.
         let lowest = counter::Entity::find()
-            .filter(length_of_steps.issuing(names))
+            .filter(rise.issuing(names))
             .order_by_asc(counter::Column::NextValue)
             .order_by_asc(counter::Column::Sequence)
             .one(self.transaction)
             .await?;
         if let Some(row) = lowest {
-            let left = length_of_steps.highest.saturating_sub(row.next_value);
-            let rises_by = Ord::max(Ord::min(length_of_steps.length_of_steps, left), 0);
+            let left = rise.highest.saturating_sub(row.next_value);
+            let rises_by = Ord::max(Ord::min(rise.length_of_steps, left), 0);
             if rises_by > self.outcome.highest_rise {
                 self.outcome.highest_rise = rises_by;
                 self.outcome.highest_riser = Some(row.sequence);
@@ -401,16 +397,15 @@ impl Recovery<'_> {
                 "CAST(COALESCE(SUM((last - next_unissued) / step + 1), 0) AS BIGINT)"
             }
         };
-        let query = Query::select()
+        let given_up: Option<(i64, i64)> = block::Entity::find()
+            .select_only()
             .expr_as(Expr::cust("COUNT(*)"), "n_blocks")
             .expr_as(Expr::cust(n_numbers), "n_numbers")
-            .from(block::Entity)
-            .and_where(block::Column::Fate.eq("returned"))
-            .to_owned();
-        if let Some(row) = self.transaction.query_one(&query).await? {
-            self.outcome.n_blocks = row.try_get("", "n_blocks")?;
-            self.outcome.n_numbers = row.try_get("", "n_numbers")?;
-        }
+            .filter(block::Column::Fate.eq("returned"))
+            .into_tuple()
+            .one(self.transaction)
+            .await?;
+        (self.outcome.n_blocks, self.outcome.n_numbers) = given_up.unwrap_or_default();
         if !faults::is(Fault::RecoverKeepsReturned) {
             block::Entity::update_many()
                 .col_expr(block::Column::Fate, Expr::val("abandoned"))

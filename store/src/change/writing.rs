@@ -15,7 +15,8 @@ use super::{
 };
 use crate::creation::warn_if_exhausted;
 use crate::rows::{
-    catalog::{LIVE, NO_PERIOD, RETIRED},
+    catalog::{LIVE, RETIRED},
+    counter as counter_row,
     new_counter::NewCounter,
     sequence::SequenceRow,
 };
@@ -124,13 +125,11 @@ impl Writing<'_> {
 
     /// Moves the counter without period to the grid of the definition that is written.
     async fn realign(&self, whole: &CounterKey) -> Result<(), DbErr> {
-        let row = (whole.sequence.as_str().to_owned(), NO_PERIOD.to_owned());
-        let find = counter::Entity::find_by_id(row);
-        let Some(counter) = find.one(self.transaction).await? else {
+        let Some(counter) = counter_row::find(whole).one(self.transaction).await? else {
             return Ok(());
         };
         let next_value = self.at_or_above(counter.next_value)?;
-        counters::update(whole)
+        counter_row::update(whole)
             .col_expr(counter::Column::NextValue, Expr::val(next_value))
             .exec(self.transaction)
             .await?;

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use entity::replica;
+use entity::{block, replica};
 use odometer_database::{database_clock, session::DatabaseConnection};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
@@ -19,13 +19,18 @@ pub(crate) fn longest_silence(definition_refresh: Duration) -> Duration {
     MIN_SILENCE.max(definition_refresh.saturating_mul(2))
 }
 
-/// Returns those of `holders` whose heartbeat is not older than `silence`. The process that asks is
-/// not one of `holders`.
+/// Returns which other processes hold blocks of these rows, and have a heartbeat that is not older
+/// than `silence`. The process that asks is `this`.
 pub(crate) async fn living(
     database: &DatabaseConnection,
-    holders: HashSet<String>,
+    rows: &[block::Model],
+    this: &str,
     silence: Duration,
 ) -> Result<HashSet<String>, DbErr> {
+    let others = rows
+        .iter()
+        .filter(|row| row.fate == "held" && row.holder != this);
+    let holders: HashSet<&str> = others.map(|row| row.holder.as_str()).collect();
     // On SQLite the process that asks owns the file, so all others have ended.
     if holders.is_empty() || database.get_database_backend() == DbBackend::Sqlite {
         return Ok(HashSet::new());

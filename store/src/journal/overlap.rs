@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use crate::{
     database::Database,
-    housekeeping::{Chore, jittered, query},
+    housekeeping::{Chore, PassFailure, jittered, query},
     journal::pairs::{OverlapPair, is_of_before, overlap, sweep},
 };
 
@@ -61,7 +61,7 @@ pub(crate) struct Overlaps {
     n_overlaps: Gauge,
     has_index: bool,
     /// The last row that was read in this pass.
-    position: Option<RangePosition>,
+    position: Option<block::Model>,
     /// The row that reaches highest, among the rows of the same counter up to `position`.
     highest: Option<block::Model>,
     pass: u64,
@@ -69,16 +69,8 @@ pub(crate) struct Overlaps {
     found: BTreeMap<(Uuid, Uuid), u64>,
 }
 
-#[derive(Clone, Debug)]
-struct RangePosition {
-    sequence: String,
-    period: String,
-    first: i64,
-    id: Uuid,
-}
-
 impl Chore for Overlaps {
-    async fn turn(&mut self) -> Duration {
+    async fn pass(&mut self) -> Result<Duration, PassFailure> {
         if let Err(failure) = self.look_through().await {
             tracing::debug!(
                 target: TARGET,
@@ -86,7 +78,7 @@ impl Chore for Overlaps {
                 "the journal was not looked through"
             );
         }
-        jittered(INTERVAL)
+        Ok(jittered(INTERVAL))
     }
 }
 
@@ -123,7 +115,7 @@ impl Overlaps {
             let position = self.position.clone();
             let rows = query(&self.connection, |database| page(database, position)).await?;
             let is_last = rows.len() < PAGE;
-            let next = rows.last().map(RangePosition::of);
+            let next = rows.last().cloned();
             let mut highest = self.highest.clone();
             let suspects = sweep(&mut highest, rows);
             self.judge(suspects).await?;
@@ -211,21 +203,9 @@ impl Overlaps {
     }
 }
 
-impl RangePosition {
-    fn of(row: &block::Model) -> Self {
-        Self {
-            sequence: row.sequence.clone(),
-            period: row.period.clone(),
-            first: row.first,
-            id: row.id,
-        }
-    }
-}
-
 /// Returns whether the journal can be read in order without sorting it each time.
 async fn has_index(database: DatabaseConnection) -> Result<bool, DbErr> {
-    let installed = Installed::read(&database).await?;
-    Ok(installed.is_some_and(|installed| installed.schema_version >= JOURNAL_INDEX))
+    Installed::reaches(&database, JOURNAL_INDEX).await
 }
 
 /// Selects the rows that still count for any number, in the order of their numbers.
@@ -245,7 +225,7 @@ fn in_order() -> Select<block::Entity> {
 /// no database finds these entries by an `OR` of the conditions.
 async fn page(
     database: DatabaseConnection,
-    after: Option<RangePosition>,
+    after: Option<block::Model>,
 ) -> Result<Vec<block::Model>, DbErr> {
     let Some(after) = after else {
         return in_order().limit(limit(0)).all(&database).await;

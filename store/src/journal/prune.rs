@@ -22,11 +22,10 @@ use odometer_process::{
     metrics::Metrics,
 };
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
-use uuid::Uuid;
 
 use crate::{
     database::Database,
-    housekeeping::{Chore, jittered, query},
+    housekeeping::{Chore, PassFailure, jittered, query},
     journal::holders,
     rows::catalog::{NO_PERIOD, REMOVED, is_removed_by_age},
 };
@@ -46,7 +45,6 @@ pub(crate) struct Pruner {
     connection: Arc<Connection>,
     metrics: Arc<Metrics>,
     rule: RetentionRule,
-    has_warned: bool,
 }
 
 /// Says which rows are kept.
@@ -58,29 +56,20 @@ struct RetentionRule {
     silence: Duration,
 }
 
-/// A row that was read, as a position in the order of age.
-#[derive(Clone, Copy, Debug)]
-struct AgePosition {
-    reserved_at: i64,
-    id: Uuid,
-}
-
-/// The outcome of one step.
-struct PruneStep {
-    n_removed: u64,
-    /// The position from which the next step goes on; `None` at the end.
-    next: Option<AgePosition>,
-}
-
 impl Chore for Pruner {
-    async fn turn(&mut self) -> Duration {
-        match self.pass().await {
-            Ok(()) => jittered(BETWEEN_PASSES),
-            Err(failure) => {
-                self.warn_once(&failure);
-                jittered(FIRST_WAIT)
-            }
+    async fn pass(&mut self) -> Result<Duration, PassFailure> {
+        match self.prune().await {
+            Ok(()) => Ok(jittered(BETWEEN_PASSES)),
+            Err(failure) => Err((failure, jittered(FIRST_WAIT))),
         }
+    }
+
+    fn warn(&self, cause: &str) {
+        tracing::warn!(
+            target: TARGET,
+            error = cause,
+            "old rows of the journal cannot be removed for now; it is tried again"
+        );
     }
 }
 
@@ -95,70 +84,54 @@ impl Pruner {
                 retain: settings.journal_retain,
                 silence: holders::longest_silence(settings.definition_refresh),
             },
-            has_warned: false,
         }
     }
 
-    async fn pass(&mut self) -> Result<(), StatementFailure> {
+    async fn prune(&self) -> Result<(), StatementFailure> {
         let mut position = None;
         loop {
             let rule = self.rule.clone();
-            let step = query(&self.connection, |database| step(database, rule, position)).await?;
-            self.metrics.journal_rows_pruned.increment(step.n_removed);
-            if step.n_removed > 0 {
+            let step = query(&self.connection, |database| step(database, rule, position));
+            let (n_removed, next) = step.await?;
+            self.metrics.journal_rows_pruned.increment(n_removed);
+            if n_removed > 0 {
                 tracing::debug!(
                     target: TARGET,
-                    rows = step.n_removed,
+                    rows = n_removed,
                     "old rows of the journal were removed"
                 );
             }
-            self.has_warned = false;
-            if step.next.is_none() {
+            if next.is_none() {
                 return Ok(());
             }
-            position = step.next;
+            position = next;
             tokio::time::sleep(BETWEEN_STEPS).await;
-        }
-    }
-
-    fn warn_once(&mut self, failure: &StatementFailure) {
-        if !std::mem::replace(&mut self.has_warned, true) {
-            tracing::warn!(
-                target: TARGET,
-                error = failure.cause().text(),
-                "old rows of the journal cannot be removed for now; it is tried again"
-            );
         }
     }
 }
 
+/// Removes rows after `after`, in the order of age. Returns how many were removed, and the last row
+/// that was read. Returns `None` in its place at the end.
 async fn step(
     database: DatabaseConnection,
     rule: RetentionRule,
-    after: Option<AgePosition>,
-) -> Result<PruneStep, DbErr> {
-    let mut step = PruneStep {
-        n_removed: 0,
-        next: None,
-    };
-    let installed = Installed::read(&database).await?;
-    if installed.is_none_or(|installed| installed.schema_version < JOURNAL_INDEX) {
-        return Ok(step);
+    after: Option<block::Model>,
+) -> Result<(u64, Option<block::Model>), DbErr> {
+    if !Installed::reaches(&database, JOURNAL_INDEX).await? {
+        return Ok((0, None));
     }
     let retain = i64::try_from(rule.retain.as_millis()).unwrap_or(i64::MAX);
     let rows = oldest(&database, now_ms().saturating_sub(retain), after).await?;
     let more = u64::try_from(rows.len()) == Ok(STEP);
-    step.next = rows.last().filter(|_| more).map(|row| AgePosition {
-        reserved_at: row.reserved_at,
-        id: row.id,
-    });
-    let living = living(&database, &rule, &rows).await?;
+    let next = rows.last().filter(|_| more).cloned();
+    let living = holders::living(&database, &rows, &rule.holder, rule.silence).await?;
     let floors = floors(&database, &rows).await?;
     let (rests, others): (Vec<_>, Vec<_>) = rows
         .iter()
         .filter(|row| is_over(row, &rule, &living, &floors))
         .partition(|row| row.fate == "returned");
     // The statement checks the fate again: a block may have been returned since it was read.
+    let mut n_removed: u64 = 0;
     let is_rest = block::Column::Fate.eq("returned");
     let is_none = block::Column::Fate.ne("returned");
     for (rows, still) in [(rests, is_rest), (others, is_none)] {
@@ -168,10 +141,10 @@ async fn step(
                 .filter(still)
                 .exec(&database)
                 .await?;
-            step.n_removed = step.n_removed.saturating_add(removed.rows_affected);
+            n_removed = n_removed.saturating_add(removed.rows_affected);
         }
     }
-    Ok(step)
+    Ok((n_removed, next))
 }
 
 /// Returns whether a row's block can no longer give numbers.
@@ -200,7 +173,7 @@ fn is_over(
 async fn oldest(
     database: &DatabaseConnection,
     before: i64,
-    after: Option<AgePosition>,
+    after: Option<block::Model>,
 ) -> Result<Vec<block::Model>, DbErr> {
     let mut find = block::Entity::find()
         .filter(block::Column::ReservedAt.lt(before))
@@ -216,19 +189,6 @@ async fn oldest(
             .filter(later);
     }
     find.all(database).await
-}
-
-async fn living(
-    database: &DatabaseConnection,
-    rule: &RetentionRule,
-    rows: &[block::Model],
-) -> Result<HashSet<String>, DbErr> {
-    let holders = rows
-        .iter()
-        .filter(|row| row.fate == "held" && row.holder != rule.holder)
-        .map(|row| row.holder.clone())
-        .collect();
-    holders::living(database, holders, rule.silence).await
 }
 
 /// Returns the floors of the counters that returned rows belong to. The floor of a removed period

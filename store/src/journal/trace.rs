@@ -148,12 +148,7 @@ async fn find(
         .all(&database)
         .await?;
     rows.retain(|row| holds(row, value));
-    let others = rows
-        .iter()
-        .filter(|row| row.fate == "held" && row.holder != guard.holder())
-        .map(|row| row.holder.clone())
-        .collect();
-    let living = holders::living(&database, others, silence).await?;
+    let living = holders::living(&database, &rows, guard.holder(), silence).await?;
     // Read after the rows: if there is no recovery now, there was none when the rows were read.
     let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
     let look = counter_read::look(database, guard, key).await?;

@@ -29,8 +29,8 @@ use odometer_process::{
     metrics::{AbandonedCause, Metrics},
 };
 use sea_orm::{
-    ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
+    QueryFilter, QuerySelect,
     sea_query::{CaseStatement, Expr, ExprTrait, OnConflict},
 };
 use tokio::sync::{mpsc, oneshot};
@@ -186,7 +186,10 @@ impl Writer {
                 return;
             }
             let n_numbers = rows.iter().map(|(row, fate)| n_returned(row, *fate)).sum();
-            let batch = Arc::new(JournalWrite::of(&rows, &self.holder));
+            let batch = Arc::new(JournalWrite {
+                rows: Rows::of(&rows, &self.holder),
+                is_given_up: AtomicBool::new(false),
+            });
             let failure = match self.attempt(&batch, is_in_doubt).await {
                 Ok(outcome) => {
                     self.count(&batch, outcome);
@@ -247,7 +250,7 @@ impl Writer {
             n_lost,
             n_recovered,
         } = outcome;
-        let n_written = batch.n_rows().saturating_sub(n_rows_dropped);
+        let n_written = batch.rows.len().saturating_sub(n_rows_dropped);
         self.metrics.journal_rows_written.increment(n_written);
         self.metrics.journal_rows_dropped.increment(n_rows_dropped);
         let abandoned = |cause: AbandonedCause| self.metrics.abandoned(cause);
@@ -275,66 +278,28 @@ struct Outcome {
     n_lost: u64,
 }
 
-/// The rows of one write, sorted by the way in which they are written.
-#[derive(Default)]
+/// One write of several rows.
 struct JournalWrite {
-    /// Rows that the database has not seen. If their block was spent meanwhile, they have this
-    /// fate.
-    fresh: Vec<JournalLine>,
-    /// Rows of spent blocks whose first row was in an earlier write.
-    spent: Vec<JournalLine>,
-    /// Rows of returned blocks, whichever write had their first row.
-    returned: Vec<JournalLine>,
+    rows: Rows,
     /// Set when the writer no longer waits for the attempt. Another attempt may have been made
     /// since.
     is_given_up: AtomicBool,
 }
 
-/// A row, and the last recovery that was seen before its block was reserved.
-struct JournalLine {
-    row: block::Model,
-    recovered_at: Option<i64>,
-}
-
 impl JournalWrite {
-    fn of(rows: &[&(JournalRow, BlockFate)], holder: &str) -> Self {
-        let mut batch = Self::default();
-        let mut fresh: HashMap<Uuid, usize> = HashMap::new();
-        for &&(ref row, fate) in rows {
-            let line = JournalLine {
-                row: model(row, fate, holder),
-                recovered_at: row.recovered_at,
-            };
-            match (fresh.get(&row.id), fate) {
-                (_, BlockFate::Returned { .. }) => batch.returned.push(line),
-                (Some(at), _) => {
-                    if let Some(known) = batch.fresh.get_mut(*at) {
-                        *known = line;
-                    }
-                }
-                (None, BlockFate::Held | BlockFate::HandedOver) => {
-                    fresh.insert(row.id, batch.fresh.len());
-                    batch.fresh.push(line);
-                }
-                (None, BlockFate::Spent) => batch.spent.push(line),
-            }
+    /// Returns the outcome if only these rows are written.
+    fn outcome(&self, written: &Rows) -> Outcome {
+        Outcome {
+            n_rows_dropped: self.rows.len().saturating_sub(written.len()),
+            n_recovered: self.rows.n_unissued().saturating_sub(written.n_unissued()),
+            n_lost: 0,
         }
-        batch
-    }
-
-    fn n_rows(&self) -> u64 {
-        let n_rows = self.fresh.len() + self.spent.len() + self.returned.len();
-        u64::try_from(n_rows).unwrap_or(u64::MAX)
     }
 
     /// Returns the outcome if nothing is written, because the store is not the one that reserved
     /// these blocks.
     fn forgotten(&self) -> Outcome {
-        Outcome {
-            n_rows_dropped: self.n_rows(),
-            n_recovered: self.returned.iter().map(|line| n_unissued(&line.row)).sum(),
-            n_lost: 0,
-        }
+        self.outcome(&Rows::default())
     }
 
     /// Writes the rows in one transaction, all of them or none. Returns `None` if the store went
@@ -356,7 +321,8 @@ impl JournalWrite {
             return Ok(None);
         };
         self.is_still_wanted()?;
-        let (rows, mut outcome) = self.reserved_since(baseline.recovered_at());
+        let rows = self.rows.reserved_since(baseline.recovered_at());
+        let mut outcome = self.outcome(&rows);
         if faults::is(Fault::JournalInParts) {
             transaction.rollback().await?;
             outcome.n_lost = rows.write(false, database).await?;
@@ -375,43 +341,72 @@ impl JournalWrite {
         }
         Ok(())
     }
-
-    /// Returns the rows of blocks that were reserved since the last recovery, and the outcome of
-    /// the others.
-    fn reserved_since(&self, recovered_at: Option<i64>) -> (Rows, Outcome) {
-        let is_current = |line: &JournalLine| {
-            line.recovered_at == recovered_at || faults::is(Fault::RecoveryKeepsMemory)
-        };
-        let pick = |lines: &[JournalLine]| -> Vec<block::Model> {
-            let current = lines.iter().filter(|line| is_current(line));
-            current.map(|line| line.row.clone()).collect()
-        };
-        let rows = Rows {
-            fresh: pick(&self.fresh),
-            spent: pick(&self.spent),
-            returned: pick(&self.returned),
-        };
-        let older = self.returned.iter().filter(|line| !is_current(line));
-        let outcome = Outcome {
-            n_rows_dropped: self.n_rows().saturating_sub(rows.len()),
-            n_recovered: older.map(|line| n_unissued(&line.row)).sum(),
-            n_lost: 0,
-        };
-        (rows, outcome)
-    }
 }
 
-/// The rows that are really written, after a check for a recovery.
+/// A row, and the last recovery that was seen before its block was reserved.
+#[derive(Clone)]
+struct JournalLine {
+    row: block::Model,
+    recovered_at: Option<i64>,
+}
+
+/// The rows of one write, sorted by the way in which they are written.
+#[derive(Clone, Default)]
 struct Rows {
-    fresh: Vec<block::Model>,
-    spent: Vec<block::Model>,
-    returned: Vec<block::Model>,
+    /// Rows that the database has not seen. If their block was spent meanwhile, they have this
+    /// fate.
+    fresh: Vec<JournalLine>,
+    /// Rows of spent blocks whose first row was in an earlier write.
+    spent: Vec<JournalLine>,
+    /// Rows of returned blocks, whichever write had their first row.
+    returned: Vec<JournalLine>,
 }
 
 impl Rows {
+    fn of(rows: &[&(JournalRow, BlockFate)], holder: &str) -> Self {
+        let mut sorted = Self::default();
+        let mut fresh: HashMap<Uuid, usize> = HashMap::new();
+        for &&(ref row, fate) in rows {
+            let line = JournalLine {
+                row: model(row, fate, holder),
+                recovered_at: row.recovered_at,
+            };
+            match (fresh.get(&row.id), fate) {
+                (_, BlockFate::Returned { .. }) => sorted.returned.push(line),
+                (Some(at), _) => {
+                    if let Some(known) = sorted.fresh.get_mut(*at) {
+                        *known = line;
+                    }
+                }
+                (None, BlockFate::Held | BlockFate::HandedOver) => {
+                    fresh.insert(row.id, sorted.fresh.len());
+                    sorted.fresh.push(line);
+                }
+                (None, BlockFate::Spent) => sorted.spent.push(line),
+            }
+        }
+        sorted
+    }
+
+    /// Returns the rows of blocks that were reserved since the last recovery.
+    fn reserved_since(&self, recovered_at: Option<i64>) -> Self {
+        let mut rows = self.clone();
+        for lines in [&mut rows.fresh, &mut rows.spent, &mut rows.returned] {
+            lines.retain(|line| {
+                line.recovered_at == recovered_at || faults::is(Fault::RecoveryKeepsMemory)
+            });
+        }
+        rows
+    }
+
     fn len(&self) -> u64 {
         let n_rows = self.fresh.len() + self.spent.len() + self.returned.len();
         u64::try_from(n_rows).unwrap_or(u64::MAX)
+    }
+
+    /// Returns how many numbers the returned blocks give back.
+    fn n_unissued(&self) -> u64 {
+        self.returned.iter().map(n_unissued).sum()
     }
 
     /// Writes the rows. Returns how many numbers were not returned, because their rows are gone.
@@ -420,7 +415,7 @@ impl Rows {
         is_in_doubt: bool,
         database: &impl ConnectionTrait,
     ) -> Result<u64, DbErr> {
-        insert(&self.fresh, database).await?;
+        insert(models(&self.fresh), database).await?;
         self.write_spent(database).await?;
         self.write_returned(is_in_doubt, database).await
     }
@@ -433,14 +428,14 @@ impl Rows {
                     block::Column::NextUnissued,
                     Expr::col(block::Column::Last).add(Expr::col(block::Column::Step)),
                 )
-                .filter(block::Column::Id.is_in(self.spent.iter().map(|row| row.id)))
+                .filter(block::Column::Id.is_in(ids(&self.spent)))
                 .filter(block::Column::Fate.eq(BlockFate::Held.word()))
                 .exec(database)
                 .await?;
             if usize::try_from(changed.rows_affected) != Ok(self.spent.len()) {
                 // Some rows are missing because a full queue dropped them. Others are spent by an
                 // earlier attempt.
-                insert(&self.spent, database).await?;
+                insert(models(&self.spent), database).await?;
             }
         }
         Ok(())
@@ -465,8 +460,8 @@ impl Rows {
             return self.n_gone(database).await;
         }
         // A full queue dropped the `held` rows of these blocks.
-        let held: Vec<block::Model> = self.returned.iter().map(as_held).collect();
-        insert(&held, database).await?;
+        let held = self.returned.iter().map(as_held);
+        insert(held, database).await?;
         self.give_back(database).await?;
         Ok(0)
     }
@@ -476,14 +471,14 @@ impl Rows {
         let next_unissued = self
             .returned
             .iter()
-            .fold(CaseStatement::new(), |cases, row| {
-                cases.case(block::Column::Id.eq(row.id), row.next_unissued)
+            .fold(CaseStatement::new(), |cases, line| {
+                cases.case(block::Column::Id.eq(line.row.id), line.row.next_unissued)
             })
             .finally(Expr::col(block::Column::NextUnissued));
         let changed = block::Entity::update_many()
             .col_expr(block::Column::Fate, Expr::val("returned"))
             .col_expr(block::Column::NextUnissued, next_unissued.into())
-            .filter(block::Column::Id.is_in(self.returned.iter().map(|row| row.id)))
+            .filter(block::Column::Id.is_in(ids(&self.returned)))
             .filter(block::Column::Fate.eq(BlockFate::Held.word()))
             .exec(database)
             .await?;
@@ -495,18 +490,29 @@ impl Rows {
         let there: HashSet<Uuid> = block::Entity::find()
             .select_only()
             .column(block::Column::Id)
-            .filter(block::Column::Id.is_in(self.returned.iter().map(|row| row.id)))
+            .filter(block::Column::Id.is_in(ids(&self.returned)))
             .into_tuple::<Uuid>()
             .all(database)
             .await?
             .into_iter()
             .collect();
-        let gone = self.returned.iter().filter(|row| !there.contains(&row.id));
+        let gone = self
+            .returned
+            .iter()
+            .filter(|line| !there.contains(&line.row.id));
         Ok(gone.map(n_unissued).sum())
     }
 }
 
-fn as_held(row: &block::Model) -> block::Model {
+fn ids(lines: &[JournalLine]) -> impl Iterator<Item = Uuid> {
+    lines.iter().map(|line| line.row.id)
+}
+
+fn models(lines: &[JournalLine]) -> impl Iterator<Item = block::Model> {
+    lines.iter().map(|line| line.row.clone())
+}
+
+fn as_held(JournalLine { row, .. }: &JournalLine) -> block::Model {
     block::Model {
         fate: BlockFate::Held.word().to_owned(),
         next_unissued: row.first,
@@ -515,7 +521,7 @@ fn as_held(row: &block::Model) -> block::Model {
 }
 
 /// Returns how many numbers of a row its holder did not issue.
-fn n_unissued(row: &block::Model) -> u64 {
+fn n_unissued(JournalLine { row, .. }: &JournalLine) -> u64 {
     row.last
         .checked_sub(row.next_unissued)
         .and_then(|span| span.checked_div(row.step))
@@ -531,11 +537,16 @@ fn n_returned(row: &JournalRow, fate: BlockFate) -> u64 {
     }
 }
 
-async fn insert(rows: &[block::Model], database: &impl ConnectionTrait) -> Result<(), DbErr> {
+async fn insert(
+    rows: impl Iterator<Item = block::Model>,
+    database: &impl ConnectionTrait,
+) -> Result<(), DbErr> {
+    let rows: Vec<block::ActiveModel> = rows
+        .map(|row| row.into_active_model().reset_all())
+        .collect();
     if rows.is_empty() {
         return Ok(());
     }
-    let rows = rows.iter().cloned().map(active);
     block::Entity::insert_many(rows)
         .on_conflict(
             OnConflict::column(block::Column::Id)
@@ -559,20 +570,5 @@ fn model(row: &JournalRow, fate: BlockFate, holder: &str) -> block::Model {
         reserved_at: row.reserved_at,
         fate: fate.word().to_owned(),
         next_unissued: fate.next_unissued(row.block),
-    }
-}
-
-fn active(row: block::Model) -> block::ActiveModel {
-    block::ActiveModel {
-        id: Set(row.id),
-        sequence: Set(row.sequence),
-        period: Set(row.period),
-        first: Set(row.first),
-        last: Set(row.last),
-        step: Set(row.step),
-        holder: Set(row.holder),
-        reserved_at: Set(row.reserved_at),
-        fate: Set(row.fate),
-        next_unissued: Set(row.next_unissued),
     }
 }

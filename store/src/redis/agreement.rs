@@ -27,7 +27,7 @@ use super::server::Address;
 use crate::{
     database::Database,
     identity::DatabaseIdentity,
-    rows::catalog::one_more,
+    rows::counter::add_one,
     settings::{DatabaseSettings, Fallback, RedisSettings},
 };
 
@@ -74,8 +74,7 @@ impl Agreement {
 
     /// Reads what the database has on record.
     async fn read(database: &impl ConnectionTrait) -> Result<Self, DbErr> {
-        let installed = Installed::read(database).await?;
-        if installed.is_none_or(|installed| installed.schema_version < REDIS_LIST) {
+        if !Installed::reaches(database, REDIS_LIST).await? {
             return Ok(Self(None));
         }
         let query = Query::select().column("redis").from("meta").to_owned();
@@ -124,13 +123,9 @@ impl Agreement {
                 .and_where(Expr::col("compatible_from").lt(KNOWS_WINDOWS));
             transaction.execute(&admit).await?;
         }
-        counter::Entity::update_many()
+        let raised = [counter::Column::Version, counter::Column::Revision];
+        add_one(counter::Entity::update_many(), raised)
             .col_expr(counter::Column::WindowOpen, Expr::val(false))
-            .col_expr(counter::Column::Version, one_more(counter::Column::Version))
-            .col_expr(
-                counter::Column::Revision,
-                one_more(counter::Column::Revision),
-            )
             .filter(counter::Column::WindowOpen.eq(true))
             .exec(&transaction)
             .await?;

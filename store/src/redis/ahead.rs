@@ -6,35 +6,34 @@
 
 use std::{sync::Arc, time::Instant};
 
-use odometer_core::{
-    period::CounterKey,
-    sizing::{self, Demand},
-};
+use odometer_core::sizing::{self, Demand};
 use odometer_database::failure::StatementFailure;
 use odometer_process::faults::{self, Fault};
 
 use super::{
     new_window::{granted, length_of},
     row::{self, GuardedCounter},
-    scripts::{self, ScriptAnswer},
-    server::RedisServer,
+    scripts::{self, RawAnswer, ScriptAnswer},
+    server::{RedisServer, ScriptFailure},
     store::RedisStore,
     strict_reservation::StrictReservation,
-    window::{OpenWindow, TaskPermit, WindowEntry},
+    window::{OpenWindow, WindowEntry},
 };
 use crate::error::StoreError;
 
-/// A ceiling that is to be raised.
-pub(crate) struct Extension {
+/// A counter whose ceiling a task raises.
+pub(crate) struct CeilingTask {
     store: Arc<RedisStore>,
     server: Arc<RedisServer>,
     counter: Arc<WindowEntry>,
     redis_key: String,
+}
+
+/// A ceiling that is to be raised.
+pub(crate) struct Extension {
+    task: CeilingTask,
     row: GuardedCounter,
-    window: i64,
-    base: i64,
-    step: i64,
-    cap: u64,
+    pub(crate) window: OpenWindow,
     /// How many numbers are added to the window.
     count: u64,
     /// The length by which these numbers raise the row.
@@ -56,27 +55,29 @@ pub(crate) enum Extended {
 }
 
 impl StrictReservation<'_> {
-    pub(crate) fn extension(
-        &self,
-        window: &OpenWindow,
-        demand: &Demand,
-        count: u64,
-    ) -> Result<Extension, StoreError> {
-        let definition = &window.known.definition;
-        Ok(Extension {
+    pub(crate) fn ceiling_task(&self) -> CeilingTask {
+        CeilingTask {
             store: Arc::clone(self.store),
             server: Arc::clone(&self.server),
             counter: Arc::clone(&self.counter),
             redis_key: self.redis_key.clone(),
+        }
+    }
+
+    pub(crate) fn extension(
+        &self,
+        window: OpenWindow,
+        demand: &Demand,
+        count: u64,
+    ) -> Result<Extension, StoreError> {
+        Ok(Extension {
+            task: self.ceiling_task(),
             row: self.row()?,
-            window: window.number,
-            base: window.base,
-            step: definition.step,
-            cap: window.cap,
             count,
-            length: length_of(definition, count)?,
+            length: length_of(&window.known.definition, count)?,
             ceiling: window.ceiling()?,
             rate: demand.rates.average(),
+            window,
         })
     }
 
@@ -100,68 +101,47 @@ impl StrictReservation<'_> {
             return;
         };
         if let Some(cap) = self.counter.owed(window.number, window.cap) {
-            self.tell_ahead(window.number, cap, turn);
+            let task = self.ceiling_task();
+            self.store.tasks().spawn(async move {
+                task.tell(window.number, cap).await;
+                drop(turn);
+            });
             return;
         }
         let count = granted(definition, &demand, left, 1);
-        let Ok(extension) = self.extension(&window, &demand, count) else {
+        let Ok(extension) = self.extension(window, &demand, count) else {
             return;
         };
         self.store.tasks().spawn(async move {
-            let database = Arc::clone(&extension.store.database);
-            let until = Instant::now() + database.settings.deadline;
+            let until = Instant::now() + extension.task.store.database.settings.deadline;
             // If this fails, the next step near the ceiling tries again. A caller that meets the
-            // ceiling is given the cause.
-            let (counter, window, ceiling) = (
-                Arc::clone(&extension.counter),
-                extension.window,
-                extension.ceiling,
-            );
-            match extension.run(until).await {
-                Ok(Extended::Raised) | Err(_) => {}
-                Ok(Extended::Conflict) => counter.note_conflict(window, ceiling),
-                // If Redis is away, it learns of the ceiling later. If the window is lost, the replica
-                // that opens the next one counts the numbers.
-                Ok(Extended::Away | Extended::Lost) => {}
+            // ceiling is given the cause. If Redis is away, it learns of the ceiling later. If the
+            // window is lost, the replica that opens the next one counts the numbers.
+            if let Ok(Extended::Conflict) = extension.run(until).await {
+                let counter = &extension.task.counter;
+                counter.note_conflict(extension.window.number, extension.ceiling);
             }
             drop(turn);
         });
     }
 }
 
-impl StrictReservation<'_> {
+impl CeilingTask {
     /// Raises the ceiling in Redis to what the row already has. It may be repeated at any time.
     pub(crate) async fn tell(&self, window: i64, cap: u64) {
-        tell(&self.server, &self.counter, &self.redis_key, (window, cap)).await;
+        match self.raise(window, cap).await {
+            Ok(ScriptAnswer::Done { used, cap }) => self.counter.note(window, used, cap),
+            // The next step gets the same answer, and handles it.
+            Ok(ScriptAnswer::Full { .. } | ScriptAnswer::Lost) => self.counter.owe(window, 0),
+            Err(_) => {}
+        }
     }
 
-    fn tell_ahead(&self, window: i64, cap: u64, turn: TaskPermit) {
-        let (server, counter) = (Arc::clone(&self.server), Arc::clone(&self.counter));
-        let key = self.redis_key.clone();
-        self.store.tasks().spawn(async move {
-            tell(&server, &counter, &key, (window, cap)).await;
-            drop(turn);
-        });
-    }
-}
-
-async fn tell(
-    server: &Arc<RedisServer>,
-    counter: &WindowEntry,
-    key: &str,
-    (window, cap): (i64, u64),
-) {
-    let mut raise = scripts::RAISE.key(key);
-    raise.arg(window).arg(cap).arg(scripts::KEY_TTL_MS);
-    match server
-        .run::<(i64, u64, u64)>(&raise)
-        .await
-        .map(ScriptAnswer::of)
-    {
-        Ok(Some(ScriptAnswer::Done { used, cap })) => counter.note(window, used, cap),
-        // The next step gets the same answer, and handles it.
-        Ok(_) => counter.owe(window, 0),
-        Err(_) => {}
+    async fn raise(&self, window: i64, cap: u64) -> Result<ScriptAnswer, ScriptFailure> {
+        let mut raise = scripts::RAISE.key(&self.redis_key);
+        raise.arg(window).arg(cap).arg(scripts::KEY_TTL_MS);
+        let answer = self.server.run::<RawAnswer>(&raise).await;
+        answer.map(ScriptAnswer::of)
     }
 }
 
@@ -170,13 +150,14 @@ impl Extension {
     ///
     /// # Errors
     /// How the statement on the row failed.
-    pub(crate) async fn run(self, until: Instant) -> Result<Extended, StatementFailure> {
-        if self.cap.saturating_add(self.count) >= scripts::MAX {
+    pub(crate) async fn run(&self, until: Instant) -> Result<Extended, StatementFailure> {
+        let raised = self.window.cap.saturating_add(self.count);
+        if raised >= scripts::MAX {
             // Redis counts no further in one window.
             return Ok(Extended::Conflict);
         }
-        let database = &self.store.database;
-        let (window, ceiling) = (self.window, self.ceiling);
+        let database = &self.task.store.database;
+        let (window, ceiling) = (self.window.number, self.ceiling);
         let (length, rate, row) = (self.length, self.rate, self.row.clone());
         let raising = database.connection.run(until, |connection| {
             row.raise(connection, window, ceiling, length, rate)
@@ -186,23 +167,14 @@ impl Extension {
             return Ok(Extended::Conflict);
         }
         database.metrics.reserved.increment(1);
-        let cap = match self.cap_by_row(until).await {
-            Some(cap) => cap,
-            None => self.cap.saturating_add(self.count),
-        };
-        self.counter.owe(window, cap);
-        let mut raise = scripts::RAISE.key(&self.redis_key);
-        raise.arg(window).arg(cap).arg(scripts::KEY_TTL_MS);
-        Ok(match self.server.run::<(i64, u64, u64)>(&raise).await {
-            Ok(raw) => match ScriptAnswer::of(raw) {
-                Some(ScriptAnswer::Done { used, cap } | ScriptAnswer::Full { used, cap }) => {
-                    self.counter.note(window, used, cap);
-                    Extended::Raised
-                }
-                Some(ScriptAnswer::Gone | ScriptAnswer::Foreign | ScriptAnswer::Other) | None => {
-                    Extended::Lost
-                }
-            },
+        let cap = self.cap_by_row(until).await.unwrap_or(raised);
+        self.task.counter.owe(window, cap);
+        Ok(match self.task.raise(window, cap).await {
+            Ok(ScriptAnswer::Done { used, cap } | ScriptAnswer::Full { used, cap }) => {
+                self.task.counter.note(window, used, cap);
+                Extended::Raised
+            }
+            Ok(ScriptAnswer::Lost) => Extended::Lost,
             Err(_) => Extended::Away,
         })
     }
@@ -212,12 +184,10 @@ impl Extension {
         if !faults::is(Fault::CeilingFromRow) {
             return None;
         }
-        let key: CounterKey = self.row.key.clone();
-        let database = &self.store.database;
-        let reading = database
-            .connection
-            .run(until, |connection| row::next_value(connection, key));
-        let length = reading.await.ok()?.checked_sub(self.base)?;
-        u64::try_from(length.checked_div(self.step)?).ok()
+        let key = self.row.key.clone();
+        let connection = &self.task.store.database.connection;
+        let reading = connection.run(until, |database| row::next_value(database, key));
+        let length = reading.await.ok()?.checked_sub(self.window.base)?;
+        u64::try_from(length.checked_div(self.window.known.definition.step)?).ok()
     }
 }

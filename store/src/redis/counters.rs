@@ -1,8 +1,11 @@
 //! Finds the counters of which this replica knows a window, by sequence and period.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use odometer_core::{name::SequenceName, period::CounterKey};
+use odometer_core::{
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
 use parking_lot::Mutex;
 
 use super::window::WindowEntry;
@@ -10,56 +13,41 @@ use super::window::WindowEntry;
 /// The most counters that are known at once. If another one comes, all are forgotten.
 const MAX_COUNTERS: usize = 100_000;
 
-/// The counters of which this replica knows a window.
+/// The counters of which this replica knows a window. Those of one sequence follow each other.
 #[derive(Default)]
-pub(crate) struct Counters {
-    by_name: Mutex<ByName>,
-}
+pub(crate) struct Counters(Mutex<BTreeMap<(SequenceName, Period), Arc<WindowEntry>>>);
 
-#[derive(Default)]
-struct ByName {
-    all: HashMap<SequenceName, HashMap<String, Arc<WindowEntry>>>,
-    n_counters: usize,
+fn entry_key(key: &CounterKey) -> (SequenceName, Period) {
+    (key.sequence.clone(), key.period.clone())
 }
 
 impl Counters {
     pub(crate) fn of(&self, key: &CounterKey) -> Arc<WindowEntry> {
-        let mut by_name = self.by_name.lock();
-        let period = key.period.as_str();
-        let known = by_name.all.get(&key.sequence);
-        if let Some(counter) = known.and_then(|periods| periods.get(period)) {
-            return Arc::clone(counter);
-        }
-        if by_name.n_counters >= MAX_COUNTERS {
+        let mut counters = self.0.lock();
+        let key = entry_key(key);
+        if counters.len() >= MAX_COUNTERS && !counters.contains_key(&key) {
             // Each counter in use is entered again, after a look at Redis and at its row.
-            *by_name = ByName::default();
+            counters.clear();
         }
-        let counter = Arc::<WindowEntry>::default();
-        let periods = by_name.all.entry(key.sequence.clone()).or_default();
-        periods.insert(period.to_owned(), Arc::clone(&counter));
-        by_name.n_counters += 1;
-        counter
+        Arc::clone(counters.entry(key).or_default())
     }
 
     /// Returns what is known of one counter, if there is an entry for it.
     pub(crate) fn find(&self, key: &CounterKey) -> Option<Arc<WindowEntry>> {
-        let by_name = self.by_name.lock();
-        let periods = by_name.all.get(&key.sequence)?;
-        periods.get(key.period.as_str()).cloned()
+        self.0.lock().get(&entry_key(key)).cloned()
     }
 
     /// Forgets the windows of all counters of a changed sequence.
     pub(crate) fn forget(&self, name: &SequenceName) {
-        let by_name = self.by_name.lock();
-        for counter in by_name.all.get(name).into_iter().flat_map(HashMap::values) {
+        let counters = self.0.lock();
+        let from_first = counters.range((name.clone(), Period::none())..);
+        for (_, counter) in from_first.take_while(|((of, _), _)| of == name) {
             counter.forget();
         }
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<WindowEntry>> {
-        let by_name = self.by_name.lock();
-        let periods = by_name.all.values();
-        periods.flat_map(HashMap::values).cloned().collect()
+        self.0.lock().values().cloned().collect()
     }
 }
 

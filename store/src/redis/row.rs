@@ -4,20 +4,20 @@
 //! happen. While a window is open, all numbers from its base up to `next_value` belong to it,
 //! because nothing else raises `next_value` then.
 
-use entity::{counter, meta};
+use entity::counter;
 use odometer_core::period::CounterKey;
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, UpdateMany,
-    sea_query::{CaseStatement, Expr, ExprTrait, Query},
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, QueryFilter, QuerySelect, UpdateMany,
+    sea_query::{CaseStatement, Expr, ExprTrait},
 };
 
 use crate::heartbeat::HeartbeatGuard;
+use crate::meta_row;
 use crate::redis::window::LEASE_MS;
 use crate::rows::{
-    catalog::one_more,
-    counter::SeenCounter,
+    counter::{self as counter_row, SeenCounter, add_one},
     strict_counter::{add_and_read, leases_are_over},
 };
 
@@ -34,10 +34,7 @@ pub(crate) struct GuardedCounter {
 impl GuardedCounter {
     /// Builds an update of the row, which also raises the row's version.
     fn update(&self) -> UpdateMany<counter::Entity> {
-        counter::Entity::update_many()
-            .col_expr(counter::Column::Version, one_more(counter::Column::Version))
-            .filter(counter::Column::Sequence.eq(self.key.sequence.as_str()))
-            .filter(counter::Column::Period.eq(self.key.period.as_str()))
+        add_one(counter_row::update(&self.key), [counter::Column::Version])
             .filter(counter::Column::StripeCount.eq(STRIPE_COUNT))
             .filter(self.guard.holds())
     }
@@ -68,15 +65,10 @@ impl GuardedCounter {
         opening: &Opening,
         raised: Expr,
     ) -> UpdateMany<counter::Entity> {
-        let mut update = self
-            .update()
+        let raised_too = [counter::Column::Window, counter::Column::Revision];
+        let mut update = add_one(self.update(), raised_too)
             .col_expr(counter::Column::NextValue, raised)
-            .col_expr(counter::Column::Window, one_more(counter::Column::Window))
             .col_expr(counter::Column::WindowOpen, Expr::val(true))
-            .col_expr(
-                counter::Column::Revision,
-                one_more(counter::Column::Revision),
-            )
             .col_expr(counter::Column::Rate, Expr::val(opening.rate))
             .filter(counter::Column::Window.eq(opening.window))
             // The definition that this replica knows must be the present one.
@@ -121,13 +113,8 @@ impl GuardedCounter {
         database: DatabaseConnection,
         window: i64,
     ) -> Result<bool, DbErr> {
-        let update = self
-            .update_open(window)
-            .col_expr(counter::Column::WindowOpen, Expr::val(false))
-            .col_expr(
-                counter::Column::Revision,
-                one_more(counter::Column::Revision),
-            );
+        let update = add_one(self.update_open(window), [counter::Column::Revision])
+            .col_expr(counter::Column::WindowOpen, Expr::val(false));
         Ok(update.exec(&database).await?.rows_affected == 1)
     }
 
@@ -202,23 +189,16 @@ pub(crate) async fn lease_left(
     key: CounterKey,
 ) -> Result<LeaseLeft, DbErr> {
     let now = database_clock::now(database.get_database_backend());
-    let query = Query::select()
+    let left_ms = Expr::col(counter::Column::WindowLeasedUntil).sub(now);
+    let left: Option<(i64, i64)> = counter_row::find(&key)
+        .select_only()
+        .expr_as(left_ms, "left_ms")
         .column(counter::Column::WindowLeasedUntil)
-        .expr_as(
-            Expr::col(counter::Column::WindowLeasedUntil).sub(now),
-            "left_ms",
-        )
-        .from(counter::Entity)
-        .and_where(counter::Column::Sequence.eq(key.sequence.as_str()))
-        .and_where(counter::Column::Period.eq(key.period.as_str()))
-        .to_owned();
-    match database.query_one(&query).await? {
-        Some(row) => Ok(LeaseLeft {
-            ms: row.try_get("", "left_ms")?,
-            until: row.try_get("", "window_leased_until")?,
-        }),
-        None => Ok(LeaseLeft { ms: 0, until: 0 }),
-    }
+        .into_tuple()
+        .one(&database)
+        .await?;
+    let (ms, until) = left.unwrap_or_default();
+    Ok(LeaseLeft { ms, until })
 }
 
 /// Reads the counter's high-water mark.
@@ -226,27 +206,14 @@ pub(crate) async fn next_value(
     database: DatabaseConnection,
     key: CounterKey,
 ) -> Result<i64, DbErr> {
-    let query = Query::select()
-        .column(counter::Column::NextValue)
-        .from(counter::Entity)
-        .and_where(counter::Column::Sequence.eq(key.sequence.as_str()))
-        .and_where(counter::Column::Period.eq(key.period.as_str()))
-        .to_owned();
-    match database.query_one(&query).await? {
-        Some(row) => row.try_get("", "next_value"),
-        None => Err(DbErr::RecordNotFound("counter".to_owned())),
-    }
+    let find = counter_row::find(&key).select_only();
+    let column = find.column(counter::Column::NextValue);
+    let next_value = column.into_tuple().one(&database).await?;
+    next_value.ok_or_else(|| DbErr::RecordNotFound("counter".to_owned()))
 }
 
 /// Reads the `cluster_id` of the database's installation.
 pub(crate) async fn cluster_id(database: DatabaseConnection) -> Result<String, DbErr> {
-    let query = Query::select()
-        .column(meta::Column::ClusterId)
-        .from(meta::Entity)
-        .and_where(meta::Column::Id.eq(1))
-        .to_owned();
-    match database.query_one(&query).await? {
-        Some(row) => row.try_get("", "cluster_id"),
-        None => Err(DbErr::RecordNotFound("meta".to_owned())),
-    }
+    let meta = meta_row::read(meta_row::plain(), &database).await?;
+    Ok(meta.cluster_id)
 }

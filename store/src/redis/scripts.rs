@@ -43,23 +43,18 @@ pub(crate) enum ScriptAnswer {
     Done { used: u64, cap: u64 },
     /// The count does not fit below the ceiling, and nothing was changed.
     Full { used: u64, cap: u64 },
-    /// Nothing is there: it was flushed, evicted, deleted, or lost in a restart.
-    Gone,
-    /// The data there was installed in another process, or in another history of the server's data.
-    Foreign,
-    /// Another window is there.
-    Other,
+    /// The window is not there. It was flushed, evicted, deleted, or lost in a restart. Or it was
+    /// installed in another process, or in another history of the server's data. Or another window
+    /// is there.
+    Lost,
 }
 
 impl ScriptAnswer {
-    pub(crate) fn of((code, used, cap): (i64, u64, u64)) -> Option<Self> {
+    pub(crate) fn of((code, used, cap): RawAnswer) -> Self {
         match code {
-            1 => Some(Self::Done { used, cap }),
-            2 => Some(Self::Full { used, cap }),
-            3 => Some(Self::Gone),
-            4 => Some(Self::Foreign),
-            5 => Some(Self::Other),
-            _ => None,
+            1 => Self::Done { used, cap },
+            2 => Self::Full { used, cap },
+            _ => Self::Lost,
         }
     }
 }
@@ -76,6 +71,9 @@ pub(crate) struct WindowState {
     /// of its data.
     pub(crate) is_ours: bool,
 }
+
+/// The answer of `step.lua`, `raise.lua` and `probe.lua`.
+pub(crate) type RawAnswer = (i64, u64, u64);
 
 /// The answer of `look.lua`.
 pub(crate) type RawWindowState = (i64, i64, String, u64, u64, i64);

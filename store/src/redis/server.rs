@@ -119,7 +119,7 @@ impl Address {
         };
         let mut probe = scripts::PROBE.key(probe_key);
         probe.arg(PROBE_KEPT_MS);
-        let probing = probe.invoke_async::<(i64, u64, u64)>(&mut connection);
+        let probing = probe.invoke_async::<scripts::RawAnswer>(&mut connection);
         match timeout(COMMAND_TIMEOUT, probing).await {
             Ok(answer) => answer.map_err(|error| describe(&error))?,
             Err(_) => return Err("it does not answer in time".to_owned()),
@@ -132,9 +132,7 @@ impl Address {
     /// # Errors
     /// The reason why it would not, in words of our own.
     pub(crate) async fn check(&self) -> Result<(), String> {
-        self.reach("odometer:probe:check")
-            .await
-            .map(|_connection| ())
+        self.reach("odometer:probe:check").await.map(drop)
     }
 }
 

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::{
     ahead::Extended,
     row::GuardedCounter,
-    scripts::{self, RawWindowState, ScriptAnswer, WindowState},
+    scripts::{self, RawAnswer, RawWindowState, ScriptAnswer, WindowState},
     server::{RedisServer, ScriptFailure},
     store::RedisStore,
     window::{Fallen, OpenWindow, WindowEntry},
@@ -280,7 +280,7 @@ impl<'a> StrictReservation<'a> {
         let mut step = scripts::STEP.key(&self.redis_key);
         step.arg(window.number).arg(self.count);
         let started = Instant::now();
-        let answer = self.server.run::<(i64, u64, u64)>(&step).await;
+        let answer = self.server.run::<RawAnswer>(&step).await;
         self.store
             .metrics()
             .step_duration
@@ -299,7 +299,7 @@ impl<'a> StrictReservation<'a> {
             }
         };
         match answer {
-            Some(ScriptAnswer::Done { used, cap }) => {
+            ScriptAnswer::Done { used, cap } => {
                 self.store.metrics().steps.increment(1);
                 (window.used, window.cap) = (used, cap);
                 self.counter.note(window.number, used, cap);
@@ -307,12 +307,12 @@ impl<'a> StrictReservation<'a> {
                 self.extend_ahead(window);
                 Ok(StepOutcome::Done(Box::new(reserved)))
             }
-            Some(ScriptAnswer::Full { used, cap }) => {
+            ScriptAnswer::Full { used, cap } => {
                 (window.used, window.cap) = (used, cap);
                 self.counter.note(window.number, used, cap);
                 self.extend_now(window).await
             }
-            Some(ScriptAnswer::Gone | ScriptAnswer::Foreign | ScriptAnswer::Other) | None => {
+            ScriptAnswer::Lost => {
                 self.lost = self.counter.lose(window.number);
                 Ok(StepOutcome::Again)
             }
@@ -365,20 +365,20 @@ impl<'a> StrictReservation<'a> {
             return Ok(StepOutcome::Again);
         }
         if let Some(cap) = self.counter.owed(window.number, window.cap) {
-            self.tell(window.number, cap).await;
+            self.ceiling_task().tell(window.number, cap).await;
             return Ok(StepOutcome::Again);
         }
         self.n_full = self.n_full.saturating_add(1);
         let demand = self.demand(window.rate);
         let count = self.granted(&window.known.definition, &demand, left, missing)?;
-        let extension = self.extension(&window, &demand, count)?;
+        let extension = self.extension(window, &demand, count)?;
         match extension.run(self.until).await {
             Ok(Extended::Raised) => {
                 self.n_full = 0;
                 Ok(StepOutcome::Again)
             }
             Ok(Extended::Lost) => {
-                self.lost = self.counter.lose(window.number);
+                self.lost = self.counter.lose(extension.window.number);
                 Ok(StepOutcome::Again)
             }
             // Redis learns of the ceiling when it is back.

@@ -2,10 +2,7 @@
 //! the row counts.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,6 +12,7 @@ use odometer_core::{
 };
 use odometer_process::faults::{self, Fault};
 use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::scripts::WindowState;
 use crate::{error::StoreError, outcome::Resolved};
@@ -110,8 +108,10 @@ impl OpenWindow {
 #[derive(Default)]
 pub(crate) struct WindowEntry {
     memory: Mutex<WindowMemory>,
-    is_extending: AtomicBool,
-    is_leasing: AtomicBool,
+    /// Held by the task that raises the ceiling ahead of time.
+    extending: Arc<AsyncMutex<()>>,
+    /// Held by the task that renews the lease.
+    leasing: Arc<AsyncMutex<()>>,
 }
 
 #[derive(Default)]
@@ -342,12 +342,12 @@ impl WindowEntry {
     }
 
     /// Returns a permit to raise the ceiling ahead of time. Only one task has it.
-    pub(crate) fn extension_permit(self: &Arc<Self>) -> Option<TaskPermit> {
+    pub(crate) fn extension_permit(&self) -> Option<TaskPermit> {
         let is_soon = |at: Instant| at.elapsed() < BETWEEN_EXTENSIONS;
         if self.memory.lock().extended_at.is_some_and(is_soon) {
             return None;
         }
-        let turn = TaskPermit::take(self, |counter| &counter.is_extending)?;
+        let turn = Arc::clone(&self.extending).try_lock_owned().ok()?;
         self.memory.lock().extended_at = Some(Instant::now());
         Some(turn)
     }
@@ -388,8 +388,8 @@ impl WindowEntry {
     }
 
     /// Returns a permit to renew the lease. Only one task has it.
-    pub(crate) fn lease_permit(self: &Arc<Self>) -> Option<TaskPermit> {
-        TaskPermit::take(self, |counter| &counter.is_leasing)
+    pub(crate) fn lease_permit(&self) -> Option<TaskPermit> {
+        Arc::clone(&self.leasing).try_lock_owned().ok()
     }
 }
 
@@ -405,26 +405,7 @@ pub(crate) enum Fallen {
 }
 
 /// A permit for something that only one task does at a time. Dropping it gives it back.
-pub(crate) struct TaskPermit {
-    counter: Arc<WindowEntry>,
-    flag: fn(&WindowEntry) -> &AtomicBool,
-}
-
-impl TaskPermit {
-    fn take(counter: &Arc<WindowEntry>, flag: fn(&WindowEntry) -> &AtomicBool) -> Option<Self> {
-        let is_taken = flag(counter).swap(true, Ordering::AcqRel);
-        (!is_taken).then(|| Self {
-            counter: Arc::clone(counter),
-            flag,
-        })
-    }
-}
-
-impl Drop for TaskPermit {
-    fn drop(&mut self) {
-        (self.flag)(&self.counter).store(false, Ordering::Release);
-    }
-}
+pub(crate) type TaskPermit = OwnedMutexGuard<()>;
 
 /// How long a lease of a window lasts from the statement that took it, in milliseconds.
 pub(crate) const LEASE_MS: u32 = 800;

@@ -1,4 +1,10 @@
-//! Defines a counter as its row has it.
+//! Defines a counter as its row has it, and begins the statements about one counter.
+
+use entity::counter;
+use odometer_core::period::CounterKey;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select, UpdateMany};
+
+use super::catalog::one_more;
 
 /// A counter as it was last seen. Both values only grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,4 +33,26 @@ pub(crate) struct WindowRow {
     pub(crate) number: i64,
     /// Whether numbers of this window may be issued.
     pub(crate) is_open: bool,
+}
+
+/// Returns a query that reads one counter.
+pub(crate) fn find(key: &CounterKey) -> Select<counter::Entity> {
+    let (sequence, period) = (key.sequence.as_str(), key.period.as_str());
+    counter::Entity::find_by_id((sequence.to_owned(), period.to_owned()))
+}
+
+/// Returns a statement that updates one counter.
+pub(crate) fn update(key: &CounterKey) -> UpdateMany<counter::Entity> {
+    counter::Entity::update_many()
+        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(counter::Column::Period.eq(key.period.as_str()))
+}
+
+/// Makes an update add one to these columns.
+pub(crate) fn add_one<const N: usize>(
+    update: UpdateMany<counter::Entity>,
+    columns: [counter::Column; N],
+) -> UpdateMany<counter::Entity> {
+    let add = |update: UpdateMany<_>, column| update.col_expr(column, one_more(column));
+    columns.into_iter().fold(update, add)
 }

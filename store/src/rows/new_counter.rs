@@ -9,7 +9,7 @@ use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ActiveValue::Set,
-    DbErr,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, Iterable, PaginatorTrait, QueryFilter,
     sea_query::{Expr, OnConflict, Query},
 };
 
@@ -17,11 +17,6 @@ use crate::rows::{
     catalog::{LIVE, NO_PERIOD},
     creation_baseline::CreationBaseline,
 };
-use sea_orm::ColumnTrait;
-use sea_orm::ConnectionTrait;
-use sea_orm::EntityTrait;
-use sea_orm::PaginatorTrait;
-use sea_orm::QueryFilter;
 
 /// The values with which a counter begins.
 #[derive(Clone, Copy, Debug)]
@@ -132,20 +127,10 @@ pub(crate) async fn insert(
         .and_where(sequence::Column::PeriodsRemovedThrough.lt(period))
         .to_owned();
     let mut insert = Query::insert();
-    insert.into_table(counter::Entity).columns([
-        counter::Column::Sequence,
-        counter::Column::Period,
-        counter::Column::NextValue,
-        counter::Column::Floor,
-        counter::Column::State,
-        counter::Column::Rate,
-        counter::Column::StripeCount,
-        counter::Column::Window,
-        counter::Column::WindowOpen,
-        counter::Column::WindowLeasedUntil,
-        counter::Column::Revision,
-        counter::Column::Version,
-    ]);
+    // The columns are in the order of the fields of the entity.
+    insert
+        .into_table(counter::Entity)
+        .columns(counter::Column::iter());
     insert
         .select_from(row)
         .map_err(|error| DbErr::Custom(error.to_string()))?;

@@ -3,14 +3,11 @@
 use entity::counter;
 use odometer_database::{database_clock, session::DatabaseConnection};
 use sea_orm::{
-    DbBackend, DbErr, UpdateMany,
+    ConnectionTrait, DbBackend, DbErr, ExprTrait, QueryTrait, UpdateMany,
     sea_query::{Expr, Func, Query},
 };
 
 use crate::rows::counter::SeenCounter;
-use sea_orm::ConnectionTrait;
-use sea_orm::ExprTrait;
-use sea_orm::QueryTrait;
 
 /// Returns the condition that no replica may issue from the last window any more. The time is that
 /// of the database's clock.
