@@ -58,7 +58,6 @@ pub(crate) struct NumberInput(String);
 pub(crate) struct PrintedId(String);
 
 /// A printed id, as a reply has it. If it is a plain number, a JSON number works too.
-#[derive(Deserialize)]
 pub(crate) struct IdInput(String);
 
 /// What shows that you hold a worker id. Keep it secret.
