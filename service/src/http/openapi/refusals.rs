@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use utoipa::PartialSchema as _;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{
     ContentBuilder, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder, Schema,
 };
 
-use crate::http::problem::{self, Code};
+use crate::http::problem::{self, Code, ProblemBody};
 
 /// The refusals of each call below `/v1`, also of calls that this replica answers from its memory.
 const CALLING: &[Code] = &[
@@ -196,54 +197,14 @@ fn refusal(status: u16, words: &[&str]) -> Response {
     }
 }
 
-/// Returns the schema that every refusal has.
+/// Returns the schema that every refusal has, with the closed list of codes.
 pub(crate) fn problem_schema() -> RefOr<Schema> {
-    let text = |description: &str, example: &str| {
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .description(Some(description))
-            .examples([example])
-    };
-    let status = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(400))
-        .maximum(Some(599))
-        .description(Some("The status of the reply."))
-        .examples([404]);
-    let code = text(
-        "What went wrong, in a word of a closed list.",
-        "sequence_not_found",
-    );
-    let code = code.enum_values(Some(Code::ALL.iter().map(|code| code.as_str())));
-    let r#type = text(
-        "`urn:odometer:problem:` and the code.",
-        "urn:odometer:problem:sequence_not_found",
-    );
-    let r#type = r#type.pattern(Some("^urn:odometer:problem:[a-z_]+$"));
-    ObjectBuilder::new()
-        .schema_type(Type::Object)
-        .description(Some("Why a call was refused (RFC 9457)."))
-        .property("type", r#type)
-        .required("type")
-        .property(
-            "title",
-            text(
-                "The same for every problem of this code.",
-                "There is no such sequence",
-            ),
-        )
-        .required("title")
-        .property("status", status)
-        .required("status")
-        .property(
-            "detail",
-            text(
-                "What is wrong here, and what to do.",
-                "There is no sequence `orders`.",
-            ),
-        )
-        .required("detail")
-        .property("code", code)
-        .required("code")
-        .into()
+    let mut schema = ProblemBody::schema();
+    if let RefOr::T(Schema::Object(body)) = &mut schema
+        && let Some(RefOr::T(Schema::Object(code))) = body.properties.get_mut("code")
+    {
+        let words = Code::ALL.iter().map(|code| code.as_str().into());
+        code.enum_values = Some(words.collect());
+    }
+    schema
 }
