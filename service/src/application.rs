@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::{Server, ServerHandle};
+use actix_web::dev::Server;
 use actix_web::rt;
 use odometer_process::{
     faults::{self, Fault},
@@ -18,7 +18,7 @@ use odometer_process::{
 };
 use odometer_sequence::{Directory, SequenceSettings};
 use odometer_store::{
-    OpenFor, StartError, StatementBounds, StoreLimits, StoreSettings, Stores, StoresSettings,
+    OpenFor, StatementBounds, StoreLimits, StoreSettings, Stores, StoresSettings,
 };
 use tokio::net::TcpSocket;
 use tokio::sync::mpsc::Receiver;
@@ -26,9 +26,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::command_failure::CommandFailure;
-use crate::config::{Config, Secret, StoreConfig};
+use crate::config::{Config, Secret, StoreConfig, bound};
 use crate::http::edge::raise_descriptor_limit;
-use crate::http::{self, HttpSettings, UnreportedLines};
+use crate::http::{self, UnreportedLines};
 
 /// Bytes of replies that the kernel keeps for each connection.
 const SEND_BUFFER: u32 = 64 * 1024;
@@ -62,13 +62,6 @@ pub struct Application {
     server: Server,
     untold: UnreportedLines,
     upkeep: JoinHandle<()>,
-}
-
-/// The reason why the service stopped serving.
-enum ServingEnd {
-    Signal(&'static str),
-    Fatal(StartError),
-    Server(String),
 }
 
 impl Application {
@@ -114,7 +107,8 @@ impl Application {
             Arc::clone(&directory),
             metrics,
             exposition,
-            http_settings(config, room),
+            config,
+            room,
         )
         .map_err(not_served)?;
         announce(config, address);
@@ -145,33 +139,40 @@ impl Application {
     pub async fn run(self, mut signals: Receiver<&'static str>) -> Result<(), CommandFailure> {
         let handle = self.server.handle();
         let mut server = rt::spawn(self.server);
-        let end = tokio::select! {
-            Some(signal) = signals.recv() => ServingEnd::Signal(signal),
-            error = self.store.fatal() => ServingEnd::Fatal(error),
-            ended = &mut server => ServingEnd::Server(format!("{ended:?}")),
-        };
-        let (ready_wait, outcome) = match end {
-            ServingEnd::Signal(signal) => {
+        let (ready_wait, outcome) = tokio::select! {
+            Some(signal) = signals.recv() => {
                 tracing::info!(signal, "Stopping: not ready from now on");
                 (self.ready_wait, Ok(()))
             }
-            ServingEnd::Fatal(error) => (Duration::ZERO, Err(error.into())),
-            ServingEnd::Server(how) => {
-                let failure =
-                    CommandFailure::other(format!("the HTTP server ended by itself: {how}"));
-                (Duration::ZERO, Err(failure))
+            error = self.store.fatal() => (Duration::ZERO, Err(error.into())),
+            ended = &mut server => {
+                let sentence = format!("the HTTP server ended by itself: {ended:?}");
+                (Duration::ZERO, Err(CommandFailure::other(sentence)))
             }
         };
-        let stopping = Stopping {
-            ready_wait,
-            until: Instant::now() + self.deadline,
-            store: &self.store,
-            directory: &self.directory,
-            server: &handle,
-            untold: &self.untold,
+        let until = Instant::now() + self.deadline;
+        let left = || until.saturating_duration_since(Instant::now());
+        // Each step may take what is left of one deadline.
+        let stopping = async {
+            self.directory.begin_drain();
+            tokio::time::sleep(ready_wait.max(LINGER)).await;
+            tracing::info!("Accepting no more connections, finishing requests");
+            handle.stop(true).await;
+            self.untold.tell();
+            tracing::info!("Giving back what was not issued");
+            // A fifth of the time that is left is kept for the last journal rows and for closing
+            // the connections.
+            let drained = self.directory.drain(left().mul_f64(0.8)).await;
+            tracing::info!(
+                returned = drained.returned,
+                abandoned = drained.abandoned,
+                "All sequences are drained"
+            );
+            self.store.close(left()).await;
+            tracing::info!("Stopped");
         };
         let stopped = tokio::select! {
-            stopped = tokio::time::timeout_at(stopping.until, stopping.run()) => {
+            stopped = tokio::time::timeout_at(until, stopping) => {
                 stopped.map_err(|_| CommandFailure::other(
                     "shutdown.deadline has passed; what was not given back by then is a gap",
                 ))
@@ -182,39 +183,6 @@ impl Application {
         };
         self.upkeep.abort();
         outcome.and(stopped)
-    }
-}
-
-/// The steps of a stop. Each step may take what is left of one deadline.
-struct Stopping<'a> {
-    ready_wait: Duration,
-    until: Instant,
-    store: &'a Stores,
-    directory: &'a Directory,
-    server: &'a ServerHandle,
-    untold: &'a UnreportedLines,
-}
-
-impl Stopping<'_> {
-    async fn run(&self) {
-        self.directory.begin_drain();
-        tokio::time::sleep(self.ready_wait.max(LINGER)).await;
-        tracing::info!("Accepting no more connections, finishing requests");
-        self.server.stop(true).await;
-        self.untold.tell();
-        tracing::info!("Giving back what was not issued");
-        // A fifth of the time that is left is kept for the last journal rows and for closing the
-        // connections.
-        let left = self.until.saturating_duration_since(Instant::now());
-        let drained = self.directory.drain(left.mul_f64(0.8)).await;
-        tracing::info!(
-            returned = drained.returned,
-            abandoned = drained.abandoned,
-            "All sequences are drained"
-        );
-        let left = self.until.saturating_duration_since(Instant::now());
-        self.store.close(left).await;
-        tracing::info!("Stopped");
     }
 }
 
@@ -302,14 +270,6 @@ pub fn stores_settings(config: &Config) -> StoresSettings {
     }
 }
 
-/// Returns the bound `limit`, or the highest `u16` if a test took the bounds out.
-fn bound<T: From<u16>>(limit: T) -> T {
-    match faults::is(Fault::NoBounds) {
-        true => T::from(u16::MAX),
-        false => limit,
-    }
-}
-
 fn exposed(urls: &[Secret]) -> Vec<String> {
     urls.iter().map(|url| url.expose().to_owned()).collect()
 }
@@ -362,29 +322,6 @@ fn room(config: &Config) -> io::Result<usize> {
         );
     }
     Ok(room.connections)
-}
-
-fn http_settings(config: &Config, connections: usize) -> HttpSettings {
-    let stopping = config.shutdown.deadline - config.shutdown.ready_wait;
-    HttpSettings {
-        head_timeout: config.http.head,
-        body_timeout: config.http.body,
-        request_timeout: config.http.head
-            + config.http.body
-            + config.refill.deadline
-            + config.store.timeout,
-        write_timeout: config.http.write,
-        connections,
-        body_limit: config.limits.body,
-        in_flight: bound(config.limits.in_flight),
-        workers: config.http.workers,
-        // The other half of the time is for returning blocks.
-        shutdown_timeout: stopping / 2,
-        hosts: config.http.hosts.clone(),
-        loopback: config.listen.ip().is_loopback(),
-        admin_token: config.admin_token.clone(),
-        definition_refresh: config.definition_refresh,
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use odometer_sequence::{
     error::SequenceError,
 };
 use odometer_store::{
-    Act, Altered, ChangeRequest, Condition, OpenFor, Snapshot, StartError, StoreError, Stores,
+    Act, Altered, ChangeRequest, Condition, OpenFor, StartError, StoreError, Stores,
 };
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -30,6 +30,12 @@ use crate::config::definitions::{self, WantedDefinition};
 
 /// How long the command waits at its end for its connections to close.
 const CLOSING: Duration = Duration::from_secs(5);
+
+/// The most lines of the log about the progress on a file.
+const PARTS: usize = 20;
+
+/// The fewest definitions between two lines of the log. Fewer definitions take almost no time.
+const MIN_STEP: usize = 100;
 
 /// How many definitions of a file were, or would be, created, changed, left unchanged, or refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,40 +75,12 @@ pub struct ApplyOptions {
     pub quiet: bool,
 }
 
-/// Logs how far the work on a long file is, after each twentieth of the file, but at most once in
-/// [`Progress::FEW`] definitions.
-struct Progress {
-    what: &'static str,
-    n_done: usize,
-    n_all: usize,
-    quiet: bool,
-}
-
-impl Progress {
-    const PARTS: usize = 20;
-    /// The fewest definitions between two lines of the log. Fewer definitions take almost no time.
-    const FEW: usize = 100;
-
-    fn new(what: &'static str, n_all: usize, how: ApplyOptions) -> Self {
-        Self {
-            what,
-            n_done: 0,
-            n_all,
-            quiet: how.quiet,
-        }
-    }
-
-    fn one_more(&mut self) {
-        self.n_done += 1;
-        let step = (self.n_all / Self::PARTS).max(Self::FEW);
-        if !self.quiet && self.n_done.is_multiple_of(step) {
-            tracing::info!(
-                "{} {} of {} definitions",
-                self.what,
-                self.n_done,
-                self.n_all
-            );
-        }
+/// Logs how far the checks of a long file are, after each twentieth of the file, but at most once in
+/// [`MIN_STEP`] definitions.
+fn note_progress(n_done: usize, n_all: usize) {
+    let step = (n_all / PARTS).max(MIN_STEP);
+    if n_done.is_multiple_of(step) {
+        tracing::info!("Checked {n_done} of {n_all} definitions");
     }
 }
 
@@ -194,8 +172,8 @@ async fn plan(
     wanted: &[WantedDefinition],
     how: ApplyOptions,
 ) -> Result<Vec<Result<Altered, StoreError>>, CommandFailure> {
-    let mut planned = Vec::with_capacity(wanted.len());
-    let mut progress = Progress::new("Checked", wanted.len(), how);
+    let n_all = wanted.len();
+    let mut planned = Vec::with_capacity(n_all);
     // The limit of sequences holds for each store.
     let mut n_created: HashMap<String, u64> = HashMap::new();
     for wanted in wanted {
@@ -217,7 +195,9 @@ async fn plan(
             *n_created.entry(store).or_default() += 1;
         }
         planned.push(outcome);
-        progress.one_more();
+        if !how.quiet {
+            note_progress(planned.len(), n_all);
+        }
     }
     Ok(planned)
 }
@@ -373,28 +353,21 @@ fn lines(
         return;
     }
     let would_be = if is_dry_run { "would be " } else { "" };
-    let after = fields(&altered.after);
-    match &altered.before {
-        None => {
-            tell(format!("+ {name}: {would_be}created"));
-            let default = fields_of(&Definition::default());
-            for (field, value) in after
-                .iter()
-                .filter(|(field, value)| default.get(*field) != Some(value))
-            {
-                tell(format!("    + {field}: {value}"));
-            }
-        }
-        Some(before) => {
-            tell(format!("~ {name}: {would_be}changed"));
-            let before = fields(before);
-            for (field, value) in after
-                .iter()
-                .filter(|(field, value)| before.get(*field) != Some(value))
-            {
-                let earlier = before.get(field).unwrap_or(&Value::Null);
+    let before = altered.before.as_ref();
+    let (sign, done) = match before {
+        None => ('+', "created"),
+        Some(_) => ('~', "changed"),
+    };
+    tell(format!("{sign} {name}: {would_be}{done}"));
+    let default = Definition::default();
+    let earlier = fields_of(before.map_or(&default, |before| &before.definition));
+    for (field, value) in fields_of(&altered.after.definition) {
+        match earlier.get(&field) {
+            Some(unchanged) if *unchanged == value => {}
+            Some(earlier) if before.is_some() => {
                 tell(format!("    ~ {field}: {earlier} → {value}"));
             }
+            Some(_) | None => tell(format!("    {sign} {field}: {value}")),
         }
     }
     let after = &altered.after;
@@ -403,10 +376,6 @@ fn lines(
     for warning in warnings {
         tell(format!("    warning: {warning}"));
     }
-}
-
-fn fields(snapshot: &Snapshot) -> Map<String, Value> {
-    fields_of(&snapshot.definition)
 }
 
 /// Returns the fields of a definition. A field of `block` is named by its path, such as

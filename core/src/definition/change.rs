@@ -1,7 +1,7 @@
 //! Reads what a caller asks a definition to be. Fields that are absent stay as they are.
 
 use serde::{Deserialize, Deserializer, de};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::check::MAX_STEP;
 use super::once::Once;
@@ -11,72 +11,131 @@ use crate::format::{Format, Overflow};
 use crate::snowflake::Layout;
 use crate::{duration, period::PeriodKind};
 
-const FIELDS: &str = "kind, start, step, max, order, period, time_zone, cutover, year_starts, \
-    period_back, period_ahead, retain, block, format, overflow, declared_rate, store, \
-    description, layout";
+/// Declares what a caller may give of a value: for each field its type, and how its JSON is read.
+macro_rules! change {
+    (
+        $(#[$about:meta])*
+        $name:ident of $whole:ident {
+            $($(#[$doc:meta])* $field:ident: $type:ty = $read:expr;)+
+        }
+        $($(#[$beside_doc:meta])* beside $beside:ident: $beside_type:ty;)?
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, PartialEq, Debug, Default)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: Option<$type>,)+
+            $($(#[$beside_doc])* pub $beside: $beside_type,)?
+        }
 
-const BLOCK_FIELDS: &str = "min, max, hold, refill";
+        impl $name {
+            /// Lists the fields that a caller may give.
+            const FIELDS: &[&str] = &[$(stringify!($field)),+];
 
-/// The fields of a [`Definition`] that a caller gave. The other fields keep their values, or get
-/// the values of the template.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct DefinitionChange {
-    /// The kind: how the numbers are made. [`Definition`] describes this field and the fields
-    /// below.
-    pub kind: Option<Kind>,
-    /// The first number.
-    pub start: Option<i64>,
-    /// The distance between two numbers.
-    pub step: Option<i64>,
-    /// The bound of the numbers: no number is above it.
-    pub max: Option<i64>,
-    /// The promise about the order of numbers.
-    pub order: Option<Order>,
-    /// The kind of period.
-    pub period: Option<PeriodKind>,
-    /// The time zone of calendar periods.
-    pub time_zone: Option<String>,
-    /// The time of day at which a day ends and the next one begins.
-    pub cutover: Option<String>,
-    /// The month and day on which years start.
-    pub year_starts: Option<String>,
-    /// The longest time ago that a calendar period may have ended, for a caller to name it.
-    pub period_back: Option<Span>,
-    /// The longest time ahead that a calendar period may begin, for a caller to name it.
-    pub period_ahead: Option<Span>,
-    /// The time for which calendar periods are kept after their end.
-    pub retain: Option<Span>,
-    /// The sizes and times of blocks.
-    pub block: Option<BlockChange>,
-    /// The pattern that numbers are printed with.
-    pub format: Option<String>,
-    /// The rule for a number that is too long for the format.
-    pub overflow: Option<Overflow>,
-    /// The expected numbers a second. The inner `None` is a `null`.
-    pub declared_rate: Option<Option<f64>>,
-    /// The store that keeps the sequence.
-    pub store: Option<String>,
-    /// A text for people.
-    pub description: Option<String>,
-    /// The layout: how the bits of a time-ordered id are divided. The inner `None` is a `null`.
-    pub layout: Option<Option<Layout>>,
+            /// Reads the fields of a JSON object. `path` comes before each field in a message.
+            fn read(path: &str, fields: &Map<String, Value>) -> Result<Self, ChangeError> {
+                let mut change = Self::default();
+                for (field, value) in fields {
+                    let path = format!("{path}{field}");
+                    match field.as_str() {
+                        $(stringify!($field) => change.$field = Some(($read)(&path, value)?),)+
+                        _ => return Err(unknown(&path, &Self::FIELDS.join(", "))),
+                    }
+                }
+                Ok(change)
+            }
+
+            /// Returns the value with the fields that were given. Its other fields are those of
+            /// `base`.
+            #[allow(clippy::needless_update, reason = "not every value has fields besides these")]
+            fn on(self, base: $whole) -> $whole {
+                $whole { $($field: self.$field.on(base.$field),)+ ..base }
+            }
+        }
+    };
+}
+
+/// What a caller gave in place of a value, or nothing.
+trait Given<T> {
+    /// Returns what was given, or `base`.
+    fn on(self, base: T) -> T;
+}
+
+impl<T> Given<T> for Option<T> {
+    fn on(self, base: T) -> T {
+        self.unwrap_or(base)
+    }
+}
+
+impl Given<BlockPolicy> for Option<BlockChange> {
+    fn on(self, base: BlockPolicy) -> BlockPolicy {
+        self.unwrap_or_default().on(base)
+    }
+}
+
+change! {
+    /// The fields of a [`Definition`] that a caller gave. The other fields keep their values, or
+    /// get the values of the template.
+    DefinitionChange of Definition {
+        /// The kind: how the numbers are made. [`Definition`] describes this field and the fields
+        /// below.
+        kind: Kind = choice("\"block\" or \"snowflake\"");
+        /// The first number.
+        start: i64 = identifying;
+        /// The distance between two numbers.
+        step: i64 = step;
+        /// The bound of the numbers: no number is above it.
+        max: i64 = identifying;
+        /// The promise about the order of numbers.
+        order: Order = choice("\"relaxed\" or \"strict\"");
+        /// The kind of period.
+        period: PeriodKind =
+            choice("\"none\", \"day\", \"week\", \"month\", \"year\" or \"keyed\"");
+        /// The time zone of calendar periods.
+        time_zone: String = text;
+        /// The time of day at which a day ends and the next one begins.
+        cutover: String = text;
+        /// The month and day on which years start.
+        year_starts: String = text;
+        /// The longest time ago that a calendar period may have ended, for a caller to name it.
+        period_back: Span = span;
+        /// The longest time ahead that a calendar period may begin, for a caller to name it.
+        period_ahead: Span = span;
+        /// The time for which calendar periods are kept after their end.
+        retain: Span = span;
+        /// The sizes and times of blocks.
+        block: BlockChange = block;
+        /// The pattern that numbers are printed with.
+        format: String = text;
+        /// The rule for a number that is too long for the format.
+        overflow: Overflow = choice("\"refuse\" or \"widen\"");
+        /// The expected numbers a second. The inner `None` is a `null`.
+        declared_rate: Option<f64> = rate;
+        /// The store that keeps the sequence.
+        store: String = text;
+        /// A text for people.
+        description: String = text;
+        /// The layout: how the bits of a time-ordered id are divided. The inner `None` is a `null`.
+        layout: Option<Layout> = time_ordered::layout;
+    }
     /// `true` if the caller confirms a change of the format although former formats may be unknown.
     ///
     /// This is no field of a definition. Only [`from_json`](Self::from_json) reads it.
-    pub confirm: bool,
+    beside confirm: bool;
 }
 
-/// The fields of a block policy that a caller gave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct BlockChange {
-    /// The smallest block, in numbers.
-    pub min: Option<u64>,
-    /// The largest block, in numbers.
-    pub max: Option<u64>,
-    /// The next block is fetched when the rest lasts for less than this.
-    pub hold: Option<Span>,
-    /// The time for which a block should last.
-    pub refill: Option<Span>,
+change! {
+    /// The fields of a block policy that a caller gave.
+    #[derive(Copy, Eq)]
+    BlockChange of BlockPolicy {
+        /// The smallest block, in numbers.
+        min: u64 = counting;
+        /// The largest block, in numbers.
+        max: u64 = counting;
+        /// The next block is fetched when the rest lasts for less than this.
+        hold: Span = span;
+        /// The time for which a block should last.
+        refill: Span = span;
+    }
 }
 
 impl DefinitionChange {
@@ -111,40 +170,7 @@ impl DefinitionChange {
         let fields = value.as_object().ok_or_else(|| ChangeError::NotJson {
             detail: format!("it is {}", type_of(value)),
         })?;
-        let mut change = Self::default();
-        for (field, value) in fields {
-            change.set(field, value)?;
-        }
-        Ok(change)
-    }
-
-    fn set(&mut self, field: &str, value: &Value) -> Result<(), ChangeError> {
-        match field {
-            "kind" => self.kind = Some(choice(field, value, "\"block\" or \"snowflake\"")?),
-            "start" => self.start = Some(identifying(field, value)?),
-            "step" => self.step = Some(step(field, value)?),
-            "max" => self.max = Some(identifying(field, value)?),
-            "order" => self.order = Some(choice(field, value, "\"relaxed\" or \"strict\"")?),
-            "period" => {
-                let known = "\"none\", \"day\", \"week\", \"month\", \"year\" or \"keyed\"";
-                self.period = Some(choice(field, value, known)?);
-            }
-            "time_zone" => self.time_zone = Some(text(field, value)?),
-            "cutover" => self.cutover = Some(text(field, value)?),
-            "year_starts" => self.year_starts = Some(text(field, value)?),
-            "period_back" => self.period_back = Some(span(field, value)?),
-            "period_ahead" => self.period_ahead = Some(span(field, value)?),
-            "retain" => self.retain = Some(span(field, value)?),
-            "block" => self.block = Some(BlockChange::from_value(value)?),
-            "format" => self.format = Some(text(field, value)?),
-            "overflow" => self.overflow = Some(choice(field, value, "\"refuse\" or \"widen\"")?),
-            "declared_rate" => self.declared_rate = Some(rate(field, value)?),
-            "store" => self.store = Some(text(field, value)?),
-            "description" => self.description = Some(text(field, value)?),
-            "layout" => self.layout = Some(time_ordered::layout(field, value)?),
-            _ => return Err(unknown(field, FIELDS)),
-        }
-        Ok(())
+        Self::read("", fields)
     }
 
     /// Creates the definition of a new sequence: the template, with the fields that were given.
@@ -157,7 +183,7 @@ impl DefinitionChange {
     /// [`DefinitionError`] names the field that is out of range or not for the kind.
     pub fn create(&self, template: &Definition) -> Result<Definition, DefinitionError> {
         let kind = self.kind.unwrap_or(template.kind);
-        let mut definition = self.on(&template.as_template_of(kind));
+        let mut definition = self.given_on(&template.as_template_of(kind));
         let is_asked_for = self.format.is_some();
         let given = definition.format.as_str();
         if !is_asked_for && (given == Format::PLAIN || given == Format::WITH_PERIOD) {
@@ -194,7 +220,7 @@ impl DefinitionChange {
         next_value: i64,
         issued: bool,
     ) -> Result<Definition, DefinitionError> {
-        let mut definition = self.on(existing);
+        let mut definition = self.given_on(existing);
         definition.check_ranges()?;
         definition.check_unchanged(existing)?;
         definition.check_kind()?;
@@ -204,38 +230,8 @@ impl DefinitionChange {
         Ok(definition)
     }
 
-    fn on(&self, base: &Definition) -> Definition {
-        let change = self.clone();
-        let base = base.clone();
-        let block = change.block.unwrap_or_default();
-        let mut definition = Definition {
-            kind: change.kind.unwrap_or(base.kind),
-            start: change.start.unwrap_or(base.start),
-            step: change.step.unwrap_or(base.step),
-            max: change.max.unwrap_or(base.max),
-            order: change.order.unwrap_or(base.order),
-            period: change.period.unwrap_or(base.period),
-            time_zone: change.time_zone.unwrap_or(base.time_zone),
-            cutover: change.cutover.unwrap_or(base.cutover),
-            year_starts: change.year_starts.unwrap_or(base.year_starts),
-            period_back: change.period_back.unwrap_or(base.period_back),
-            period_ahead: change.period_ahead.unwrap_or(base.period_ahead),
-            retain: change.retain.unwrap_or(base.retain),
-            block: BlockPolicy {
-                min: block.min.unwrap_or(base.block.min),
-                max: block.max.unwrap_or(base.block.max),
-                hold: block.hold.unwrap_or(base.block.hold),
-                refill: block.refill.unwrap_or(base.block.refill),
-            },
-            format: change.format.unwrap_or(base.format),
-            overflow: change.overflow.unwrap_or(base.overflow),
-            declared_rate: change.declared_rate.unwrap_or(base.declared_rate),
-            store: change.store.unwrap_or(base.store),
-            description: change.description.unwrap_or(base.description),
-            layout: change.layout.unwrap_or(base.layout),
-            former_formats: base.former_formats,
-            formats_unknown: base.formats_unknown,
-        };
+    fn given_on(&self, base: &Definition) -> Definition {
+        let mut definition = self.clone().on(base.clone());
         if definition.kind == Kind::Snowflake {
             definition.layout.get_or_insert_default();
         }
@@ -250,33 +246,19 @@ impl<'de> Deserialize<'de> for DefinitionChange {
     }
 }
 
-impl BlockChange {
-    fn from_value(value: &Value) -> Result<Self, ChangeError> {
-        let fields = value.as_object().ok_or_else(|| {
-            let known = format!("an object with some of {BLOCK_FIELDS}");
-            wrong("block", &known, value)
-        })?;
-        let mut change = Self::default();
-        for (field, value) in fields {
-            let path = format!("block.{field}");
-            match field.as_str() {
-                "min" => change.min = Some(counting(&path, value)?),
-                "max" => change.max = Some(counting(&path, value)?),
-                "hold" => change.hold = Some(span(&path, value)?),
-                "refill" => change.refill = Some(span(&path, value)?),
-                _ => return Err(unknown(&path, BLOCK_FIELDS)),
-            }
-        }
-        Ok(change)
-    }
+/// Returns how one of several words is read. `known` lists the words.
+pub(crate) fn choice<T: for<'de> Deserialize<'de>>(
+    known: &'static str,
+) -> impl Fn(&str, &Value) -> Result<T, ChangeError> {
+    move |field, value| T::deserialize(value).map_err(|_| wrong(field, known, value))
 }
 
-pub(crate) fn choice<T: for<'de> Deserialize<'de>>(
-    field: &str,
-    value: &Value,
-    known: &str,
-) -> Result<T, ChangeError> {
-    T::deserialize(value).map_err(|_| wrong(field, known, value))
+fn block(field: &str, value: &Value) -> Result<BlockChange, ChangeError> {
+    let fields = value.as_object().ok_or_else(|| {
+        let known = BlockChange::FIELDS.join(", ");
+        wrong(field, &format!("an object with some of {known}"), value)
+    })?;
+    BlockChange::read("block.", fields)
 }
 
 fn text(field: &str, value: &Value) -> Result<String, ChangeError> {
@@ -319,12 +301,14 @@ fn rate(field: &str, value: &Value) -> Result<Option<f64>, ChangeError> {
 
 pub(crate) fn wrong(field: &str, known: &str, value: &Value) -> ChangeError {
     ChangeError::Wrong {
+        field: field.to_owned(),
         detail: format!("`{field}` must be {known}, not {}.", shown(value)),
     }
 }
 
 pub(crate) fn unknown(field: &str, known: &str) -> ChangeError {
     ChangeError::Wrong {
+        field: field.to_owned(),
         detail: format!("`{}` is not a field; the fields are {known}.", cut(field)),
     }
 }

@@ -37,34 +37,20 @@ impl Definition {
     }
 
     pub(crate) fn check_ranges(&self) -> Result<(), DefinitionError> {
-        if !(1..=MAX_STEP).contains(&self.step) {
-            return invalid(
-                "step",
-                format!("must be 1 to {MAX_STEP}, not {}", self.step),
-            );
-        }
-        let highest = i64::MAX - self.step;
-        if self.max > highest {
-            return invalid(
-                "max",
-                format!(
-                    "must be at most {highest} (2^63 - 1 - step), not {}",
-                    self.max
-                ),
-            );
-        }
-        if self.start < 0 {
-            return invalid("start", format!("must be 0 or more, not {}", self.start));
-        }
-        if self.start > self.max {
-            return invalid(
-                "start",
-                format!(
-                    "must be at most `max`; {} is above {}",
-                    self.start, self.max
-                ),
-            );
-        }
+        let (start, step, max) = (self.start, self.step, self.max);
+        require((1..=MAX_STEP).contains(&step), "step", || {
+            format!("must be 1 to {MAX_STEP}, not {step}")
+        })?;
+        let highest = i64::MAX - step;
+        require(max <= highest, "max", || {
+            format!("must be at most {highest} (2^63 - 1 - step), not {max}")
+        })?;
+        require(start >= 0, "start", || {
+            format!("must be 0 or more, not {start}")
+        })?;
+        require(start <= max, "start", || {
+            format!("must be at most `max`; {start} is above {max}")
+        })?;
         self.check_block()?;
         self.check_layout()?;
         self.check_period()?;
@@ -81,67 +67,54 @@ impl Definition {
     }
 
     fn check_block(&self) -> Result<(), DefinitionError> {
-        let block = &self.block;
-        if !(1..=MAX_COUNT).contains(&block.max) {
-            return invalid(
-                "block.max",
-                format!("must be 1 to {MAX_COUNT}, not {}", block.max),
-            );
-        }
-        if block.min < 1 {
-            return invalid("block.min", "must be 1 or more, not 0".to_owned());
-        }
-        if block.min > block.max {
-            return invalid(
-                "block.min",
-                format!(
-                    "must be at most `block.max`; {} is above {}",
-                    block.min, block.max
-                ),
-            );
-        }
-        for (field, span) in [("block.hold", block.hold), ("block.refill", block.refill)] {
-            if !(Span::from_seconds(1)..=MAX_SPAN).contains(&span) {
-                return invalid(field, format!("must be 1s to {MAX_SPAN}, not {span}"));
-            }
+        let (min, max) = (self.block.min, self.block.max);
+        require((1..=MAX_COUNT).contains(&max), "block.max", || {
+            format!("must be 1 to {MAX_COUNT}, not {max}")
+        })?;
+        require(min >= 1, "block.min", || {
+            "must be 1 or more, not 0".to_owned()
+        })?;
+        require(min <= max, "block.min", || {
+            format!("must be at most `block.max`; {min} is above {max}")
+        })?;
+        let spans = Span::from_seconds(1)..=MAX_SPAN;
+        for (field, span) in [
+            ("block.hold", self.block.hold),
+            ("block.refill", self.block.refill),
+        ] {
+            require(spans.contains(&span), field, || {
+                format!("must be 1s to {MAX_SPAN}, not {span}")
+            })?;
         }
         Ok(())
     }
 
     fn check_declared_rate(&self) -> Result<(), DefinitionError> {
-        match self.declared_rate {
-            Some(rate) if !(rate > 0.0 && rate <= MAX_RATE) => invalid(
-                "declared_rate",
-                format!("must be above 0 and at most {MAX_RATE:.0} numbers a second, not {rate}"),
-            ),
-            Some(_) | None => Ok(()),
-        }
+        let Some(rate) = self.declared_rate else {
+            return Ok(());
+        };
+        require(rate > 0.0 && rate <= MAX_RATE, "declared_rate", || {
+            format!("must be above 0 and at most {MAX_RATE:.0} numbers a second, not {rate}")
+        })
     }
 
     fn check_description(&self) -> Result<(), DefinitionError> {
         let length = self.description.chars().count();
-        if length > MAX_DESCRIPTION {
-            return invalid(
-                "description",
-                format!("may have at most {MAX_DESCRIPTION} characters, not {length}"),
-            );
-        }
-        if self.description.chars().any(char::is_control) {
-            return invalid("description", "may not have control characters".to_owned());
-        }
-        Ok(())
+        require(length <= MAX_DESCRIPTION, "description", || {
+            format!("may have at most {MAX_DESCRIPTION} characters, not {length}")
+        })?;
+        let has_control = self.description.chars().any(char::is_control);
+        require(!has_control, "description", || {
+            "may not have control characters".to_owned()
+        })
     }
 
     fn check_store(&self) -> Result<(), DefinitionError> {
-        if is_store_name(&self.store) {
-            return Ok(());
-        }
-        invalid(
-            "store",
+        require(is_store_name(&self.store), "store", || {
             "must be the name of a store: a lower-case letter, then up to 31 lower-case letters, \
              digits and `_`"
-                .to_owned(),
-        )
+                .to_owned()
+        })
     }
 
     /// Refuses a change of a field that stays as it was created.
@@ -200,12 +173,11 @@ impl Definition {
                 used: json(&former.format),
             });
         }
-        if self.former_formats.len() > MAX_FORMER_FORMATS {
-            return invalid(
-                "format",
-                format!("may change {MAX_FORMER_FORMATS} times once numbers were issued"),
-            );
-        }
+        require(
+            self.former_formats.len() <= MAX_FORMER_FORMATS,
+            "format",
+            || format!("may change {MAX_FORMER_FORMATS} times once numbers were issued"),
+        )?;
         if self.formats_unknown && !confirmed {
             return Err(DefinitionError::FormatsUnknown);
         }
@@ -238,12 +210,10 @@ impl Definition {
     ) -> Result<(), DefinitionError> {
         let reserved = next_value.saturating_sub(self.step);
         let is_below = |end: i64| next_value > self.start && end < reserved;
-        if self.max < before.max && is_below(self.max) {
-            return invalid(
-                "max",
-                format!("may not fall below {reserved}, the last number reserved"),
-            );
-        }
+        let is_high_enough = self.max >= before.max || !is_below(self.max);
+        require(is_high_enough, "max", || {
+            format!("may not fall below {reserved}, the last number reserved")
+        })?;
         let highest = Format::highest_of(&self.format, self.overflow);
         if highest < Format::highest_of(&before.format, before.overflow) && is_below(highest) {
             let (field, reason) = match self.format == before.format {
@@ -259,6 +229,18 @@ impl Definition {
         }
         Ok(())
     }
+}
+
+/// Refuses a field unless its value is right. The reason is read after the field's name.
+pub(crate) fn require(
+    is_right: bool,
+    field: &'static str,
+    reason: impl FnOnce() -> String,
+) -> Result<(), DefinitionError> {
+    if is_right {
+        return Ok(());
+    }
+    invalid(field, reason())
 }
 
 pub(crate) fn invalid(field: &'static str, reason: String) -> Result<(), DefinitionError> {

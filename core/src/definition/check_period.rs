@@ -4,7 +4,7 @@
 //! checked even if the definition has no periods, because a definition of a template may get its
 //! period later.
 
-use super::check::{invalid, json};
+use super::check::{invalid, json, require};
 use super::{Definition, DefinitionError, Span};
 use crate::period::{Cutover, PeriodKind, YearStart, find_zone, near_zones};
 
@@ -41,49 +41,36 @@ impl Definition {
     }
 
     fn check_year_starts(&self) -> Result<(), DefinitionError> {
+        let given = json(&self.year_starts);
         if let Err(reason) = YearStart::parse(&self.year_starts) {
-            return invalid(
-                "year_starts",
-                format!("{reason}, not {}", json(&self.year_starts)),
-            );
+            return invalid("year_starts", format!("{reason}, not {given}"));
         }
-        if self.year_starts != NEW_YEAR && self.period != PeriodKind::Year {
-            return invalid(
-                "year_starts",
-                format!(
-                    "must be \"{NEW_YEAR}\" unless `period` is \"year\": it is {}, with `period` {}",
-                    json(&self.year_starts),
-                    json(&self.period)
-                ),
-            );
-        }
-        Ok(())
+        let is_usual = self.year_starts == NEW_YEAR || self.period == PeriodKind::Year;
+        require(is_usual, "year_starts", || {
+            format!(
+                "must be \"{NEW_YEAR}\" unless `period` is \"year\": it is {given}, with `period` {}",
+                json(&self.period)
+            )
+        })
     }
 
     fn check_spans(&self) -> Result<(), DefinitionError> {
+        let (back, retain) = (self.period_back, self.retain);
         for (field, span) in [
-            ("period_back", self.period_back),
+            ("period_back", back),
             ("period_ahead", self.period_ahead),
-            ("retain", self.retain),
+            ("retain", retain),
         ] {
-            if span > MAX_PERIOD_SPAN {
-                return invalid(
-                    field,
-                    format!("must be at most {MAX_PERIOD_SPAN}, not {span}"),
-                );
-            }
+            require(span <= MAX_PERIOD_SPAN, field, || {
+                format!("must be at most {MAX_PERIOD_SPAN}, not {span}")
+            })?;
         }
-        if self.retain <= self.period_back {
-            return invalid(
-                "retain",
-                format!(
-                    "must be longer than `period_back`, {}, not {}: a period that callers may \
-                     name is not removed",
-                    self.period_back, self.retain
-                ),
-            );
-        }
-        Ok(())
+        require(retain > back, "retain", || {
+            format!(
+                "must be longer than `period_back`, {back}, not {retain}: a period that callers \
+                 may name is not removed"
+            )
+        })
     }
 }
 

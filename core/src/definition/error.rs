@@ -81,6 +81,8 @@ pub enum ChangeError {
     /// A field that does not exist, or a value of the wrong type.
     #[error("{detail}")]
     Wrong {
+        /// The field. A field inside another one has a path, such as `block.min`.
+        field: String,
         /// The whole message.
         detail: String,
     },

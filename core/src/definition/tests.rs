@@ -22,7 +22,7 @@ fn create(value: Value) -> Result<Definition, DefinitionError> {
 
 fn wrong(value: Value) -> String {
     match DefinitionChange::from_json(value.to_string().as_bytes()) {
-        Err(ChangeError::Wrong { detail }) => detail,
+        Err(ChangeError::Wrong { detail, .. }) => detail,
         other => panic!("{value} gave {other:?}"),
     }
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::change::{choice, unknown, wrong};
-use super::check::invalid;
+use super::check::{invalid, require};
 use super::{
     BlockPolicy, ChangeError, Definition, DefinitionChange, DefinitionError, Kind, Span, number,
 };
@@ -47,22 +47,17 @@ impl Definition {
         let Some(layout) = &self.layout else {
             return Ok(());
         };
-        if layout.epoch_ms > now_ms {
-            let reason = format!(
-                "must not lie in the future, and {} does",
-                epoch_to_text(layout.epoch_ms)
-            );
-            return invalid("layout.epoch", reason);
-        }
-        if is_short_lived(layout, now_ms) {
-            let reason = format!(
+        require(layout.epoch_ms <= now_ms, "layout.epoch", || {
+            let epoch = epoch_to_text(layout.epoch_ms);
+            format!("must not lie in the future, and {epoch} does")
+        })?;
+        require(!is_short_lived(layout, now_ms), "layout.time", || {
+            format!(
                 "must last for {MIN_YEARS} years or more: with this `epoch` and this `unit` \
                  it ends at {}",
                 epoch_to_text(layout.ends_at_ms())
-            );
-            return invalid("layout.time", reason);
-        }
-        Ok(())
+            )
+        })
     }
 
     /// Returns the template that a definition of `kind` starts from, if this definition is its
@@ -102,27 +97,24 @@ impl Definition {
             ("layout.worker", layout.worker, MAX_WORKER_BITS),
             ("layout.sequence", layout.sequence, MAX_SEQUENCE_BITS),
         ] {
-            if !(1..=most).contains(&bits) {
-                return invalid(field, format!("must be 1 to {most} bits, not {bits}"));
-            }
+            require((1..=most).contains(&bits), field, || {
+                format!("must be 1 to {most} bits, not {bits}")
+            })?;
         }
         let counted = layout.time + layout.sequence;
-        if counted + layout.worker > MAX_BITS {
-            let reason = format!(
+        let all = counted + layout.worker;
+        require(all <= MAX_BITS, "layout", || {
+            format!(
                 "must have {MAX_BITS} bits at most, those of `time`, `worker` and `sequence` \
-                 together, not {}",
-                counted + layout.worker
-            );
-            return invalid("layout", reason);
-        }
-        if counted < MIN_COUNTED_BITS {
-            let reason = format!(
+                 together, not {all}"
+            )
+        })?;
+        require(counted >= MIN_COUNTED_BITS, "layout.time", || {
+            format!(
                 "and `layout.sequence` must have {MIN_COUNTED_BITS} bits or more together, not \
                  {counted}"
-            );
-            return invalid("layout.time", reason);
-        }
-        Ok(())
+            )
+        })
     }
 
     /// Refuses fields that are not for the kind.
@@ -176,11 +168,9 @@ impl Definition {
     /// Refuses a `block.hold` that is too short: it says how far ahead time is reserved.
     fn check_lease(&self) -> Result<(), DefinitionError> {
         let hold = self.block.hold;
-        if hold >= MIN_HOLD {
-            return Ok(());
-        }
-        let reason = format!("must be {MIN_HOLD} or more for a time-ordered sequence, not {hold}");
-        invalid("block.hold", reason)
+        require(hold >= MIN_HOLD, "block.hold", || {
+            format!("must be {MIN_HOLD} or more for a time-ordered sequence, not {hold}")
+        })
     }
 
     /// Refuses a format that cannot print the ids of later years. Such a format would end before
@@ -188,14 +178,12 @@ impl Definition {
     fn check_room(&self, layout: &Layout) -> Result<(), DefinitionError> {
         let room = Format::highest_of(&self.format, self.overflow);
         let highest = layout.highest();
-        if room >= highest {
-            return Ok(());
-        }
-        let reason = format!(
-            "has room for numbers up to {room}, and the ids of `layout` go up to {highest}: leave \
-             the padding out, make it wider, or give `overflow` \"widen\""
-        );
-        invalid("format", reason)
+        require(room >= highest, "format", || {
+            format!(
+                "has room for numbers up to {room}, and the ids of `layout` go up to {highest}: \
+                 leave the padding out, make it wider, or give `overflow` \"widen\""
+            )
+        })
     }
 }
 
@@ -235,9 +223,9 @@ pub(crate) fn layout(field: &str, value: &Value) -> Result<Option<Layout>, Chang
     for (inner, value) in fields {
         let path = format!("{field}.{inner}");
         match inner.as_str() {
-            "high" => layout.high = choice(&path, value, "\"time\" or \"worker\"")?,
+            "high" => layout.high = choice("\"time\" or \"worker\"")(&path, value)?,
             "epoch" => layout.epoch_ms = epoch(&path, value)?,
-            "unit" => layout.unit = choice(&path, value, "\"1ms\", \"10ms\" or \"1s\"")?,
+            "unit" => layout.unit = choice("\"1ms\", \"10ms\" or \"1s\"")(&path, value)?,
             "time" => layout.time = bits(&path, value, MAX_TIME_BITS)?,
             "worker" => layout.worker = bits(&path, value, MAX_WORKER_BITS)?,
             "sequence" => layout.sequence = bits(&path, value, MAX_SEQUENCE_BITS)?,

@@ -24,7 +24,7 @@ fn snowflake(layout: Value) -> Result<Definition, DefinitionError> {
 
 fn wrong(layout: Value) -> String {
     match DefinitionChange::from_value(&json!({ "layout": layout })) {
-        Err(ChangeError::Wrong { detail }) => detail,
+        Err(ChangeError::Wrong { detail, .. }) => detail,
         other => panic!("{layout} gave {other:?}"),
     }
 }

@@ -1,5 +1,7 @@
 //! Prints calendar periods by the parts of their dates, and says which periods exist.
 
+use jiff::civil::{Date, ISOWeekDate, Weekday};
+
 use crate::period::PeriodKind;
 
 /// A part of the date that names a calendar period.
@@ -80,77 +82,42 @@ pub(crate) fn length(kind: PeriodKind) -> Option<usize> {
 /// Returns the day of the year for a day: `324` for `20261120`.
 fn day_of_year(period: &str) -> Option<String> {
     let (year, month, day) = (period.get(..4)?, period.get(4..6)?, period.get(6..8)?);
-    let (year, month, day): (u32, u32, u32) =
-        (year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
-    let before: u32 = (1..month).map(|month| days_in(year, month)).sum();
-    Some(format!("{:03}", before + day))
+    let date = Date::new(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
+    Some(format!("{:03}", date.ok()?.day_of_year()))
 }
 
 /// Returns the month and the day for a day of the year, such as `1120`; `None` if the year has no
 /// such day.
 pub(crate) fn month_and_day(year: &str, day_of_year: &str) -> Option<String> {
-    let year = year.parse().ok()?;
-    let mut day: u32 = day_of_year.parse().ok().filter(|day| *day > 0)?;
-    for month in 1..=12 {
-        let n_days = days_in(year, month);
-        if day <= n_days {
-            return Some(format!("{month:02}{day:02}"));
-        }
-        day -= n_days;
-    }
-    None
+    let first = Date::new(year.parse().ok()?, 1, 1).ok()?;
+    let day = first.with().day_of_year(day_of_year.parse().ok()?);
+    let day = day.build().ok()?;
+    Some(format!("{:02}{:02}", day.month(), day.day()))
 }
 
 /// Returns whether a period of a calendar kind exists, in the years 1 to 9999.
 pub(crate) fn exists(kind: PeriodKind, period: &str) -> bool {
-    let number = |from: usize, to: usize| -> Option<u32> {
+    let number = |from: usize, to: usize| -> Option<i16> {
         let text = period.get(from..to)?;
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         is_number.then(|| text.parse().ok()).flatten()
     };
+    let two = |from: usize| i8::try_from(number(from, from + 2)?).ok();
     let fits = || {
         let year = number(0, 4).filter(|year| *year > 0)?;
         let exists = match kind {
             PeriodKind::None | PeriodKind::Keyed => false,
             PeriodKind::Year => true,
-            PeriodKind::Month => (1..=12).contains(&number(4, 6)?),
-            PeriodKind::Day => {
-                let month = number(4, 6)?;
-                (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&number(6, 8)?)
-            }
+            PeriodKind::Month => Date::new(year, two(4)?, 1).is_ok(),
+            PeriodKind::Day => Date::new(year, two(4)?, two(6)?).is_ok(),
             PeriodKind::Week => {
-                period.get(4..5) == Some("W") && (1..=weeks_in(year)).contains(&number(5, 7)?)
+                let week = ISOWeekDate::new(year, two(5)?, Weekday::Monday);
+                period.get(4..5) == Some("W") && week.is_ok()
             }
         };
         Some(exists)
     };
     length(kind) == Some(period.len()) && fits().unwrap_or(false)
-}
-
-fn is_leap(year: u32) -> bool {
-    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-}
-
-fn days_in(year: u32, month: u32) -> u32 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Returns how many ISO weeks a year has: 52 or 53.
-///
-/// A year has 53 weeks if it ends on a Thursday, or if the year before ended on a Wednesday (ISO
-/// 8601). The weekday of 31 December is `(y + y/4 − y/100 + y/400) mod 7`.
-fn weeks_in(year: u32) -> u32 {
-    let ends_on = |year: u32| (year + year / 4 - year / 100 + year / 400) % 7;
-    if ends_on(year) == 4 || ends_on(year - 1) == 3 {
-        53
-    } else {
-        52
-    }
 }
 
 #[cfg(test)]

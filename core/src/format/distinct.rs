@@ -40,19 +40,15 @@ impl Format {
 
     fn outline(&self) -> Outline {
         let lengths = || self.parts.iter().map(|part| self.length(part));
-        let has_always = self.parts.iter().flat_map(|part| match part {
-            FormatPart::Text(text) => text.as_bytes(),
-            FormatPart::Period if self.kind == PeriodKind::Week => b"W",
-            FormatPart::Period | FormatPart::Value | FormatPart::Date(_) | FormatPart::Check(_) => {
-                b""
-            }
+        let has_always = self.parts.iter().flat_map(|part| match part.text() {
+            Some(text) => text.as_bytes(),
+            None if *part == FormatPart::Period && self.kind == PeriodKind::Week => b"W",
+            None => b"",
         });
         // Here, each character of a text is a part of its own.
-        let may_have = self.parts.iter().flat_map(|part| match part {
-            FormatPart::Text(text) => text.bytes().map(|byte| (CharSet::one(byte), 1)).collect(),
-            FormatPart::Period | FormatPart::Value | FormatPart::Date(_) | FormatPart::Check(_) => {
-                vec![(self.characters(part), self.length(part).most)]
-            }
+        let may_have = self.parts.iter().flat_map(|part| match part.text() {
+            Some(text) => text.bytes().map(|byte| (CharSet::one(byte), 1)).collect(),
+            None => vec![(self.characters(part), self.length(part).most)],
         });
         Outline {
             from_start: self.places(self.parts.iter(), false),
@@ -74,7 +70,7 @@ impl Format {
         let mut places = Vec::new();
         for part in parts {
             let length = self.length(part);
-            if let FormatPart::Text(text) = part {
+            if let Some(text) = part.text() {
                 let at = places.len();
                 places.extend(text.bytes().map(CharSet::one));
                 if backwards && let Some(text) = places.get_mut(at..) {

@@ -25,6 +25,16 @@ pub(crate) enum FormatPart {
     Check(Check),
 }
 
+impl FormatPart {
+    /// Returns the text that is printed as it is; `None` for any other part.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Value | Self::Period | Self::Date(_) | Self::Check(_) => None,
+        }
+    }
+}
+
 /// The base and the width in which a number is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NumberFormat {

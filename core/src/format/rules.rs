@@ -200,23 +200,11 @@ impl Format {
         };
         let neighbour = if key < value {
             let before = value.checked_sub(1).and_then(|at| self.parts.get(at));
-            before.and_then(|part| match part {
-                FormatPart::Text(text) => text.bytes().last(),
-                FormatPart::Value
-                | FormatPart::Period
-                | FormatPart::Date(_)
-                | FormatPart::Check(_) => None,
-            })
+            before.and_then(|part| part.text()?.bytes().last())
         } else {
             let behind = self.parts.iter().skip(value + 1);
             let mut behind = behind.skip_while(|part| matches!(part, FormatPart::Check(_)));
-            behind.next().and_then(|part| match part {
-                FormatPart::Text(text) => text.bytes().next(),
-                FormatPart::Value
-                | FormatPart::Period
-                | FormatPart::Date(_)
-                | FormatPart::Check(_) => None,
-            })
+            behind.next().and_then(|part| part.text()?.bytes().next())
         };
         match neighbour {
             Some(literal) if !self.digits().has(literal) => Ok(()),

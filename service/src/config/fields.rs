@@ -8,7 +8,7 @@ use odometer_core::{
     definition::{ChangeError, Definition, DefinitionChange},
     snowflake::Layout,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// A field that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,47 +45,31 @@ pub(crate) fn change(
     section: &Map<String, Value>,
     others: &[&str],
 ) -> Result<DefinitionChange, WrongField> {
-    let mut fields = Map::new();
-    for (field, value) in section {
-        if others.contains(&field.as_str()) {
-            continue;
+    let mut fields = section.clone();
+    fields.retain(|field, _| !others.contains(&field.as_str()));
+    for (field, value) in &fields {
+        if !KNOWN.contains(field) {
+            return Err(unknown(field, value, others));
         }
-        check(field, value, others)?;
-        fields.insert(field.clone(), value.clone());
-    }
-    // Each field was read alone, so all can be read together.
-    DefinitionChange::from_value(&Value::Object(fields)).map_err(|error| wrong("", error))
-}
-
-fn check(field: &str, value: &Value, others: &[&str]) -> Result<(), WrongField> {
-    if !KNOWN.iter().any(|known| known == field) {
-        return Err(unknown(field, value, others));
-    }
-    if let ("block" | "layout", Some(inner)) = (field, value.as_object()) {
-        for (inner, value) in inner {
-            let path = format!("{field}.{inner}");
-            if !KNOWN.contains(&path) {
-                return Err(unknown(&path, value, &[]));
+        if let ("block" | "layout", Some(inner)) = (field.as_str(), value.as_object()) {
+            for (inner, value) in inner {
+                let path = format!("{field}.{inner}");
+                if !KNOWN.contains(&path) {
+                    return Err(unknown(&path, value, &[]));
+                }
             }
-            let alone = json!({field: {inner: value}});
-            DefinitionChange::from_value(&alone).map_err(|error| wrong(&path, error))?;
         }
     }
-    let alone = json!({field: value});
-    DefinitionChange::from_value(&alone)
-        .map(|_read| ())
-        .map_err(|error| wrong(field, error))
-}
-
-fn wrong(field: &str, error: ChangeError) -> WrongField {
-    let problem = match error {
-        ChangeError::NotJson { .. } => "give a section with fields of a definition".to_owned(),
-        ChangeError::Wrong { detail } => detail,
-    };
-    WrongField {
-        field: field.to_owned(),
-        problem,
-    }
+    DefinitionChange::from_value(&Value::Object(fields)).map_err(|error| match error {
+        ChangeError::NotJson { .. } => WrongField {
+            field: String::new(),
+            problem: "give a section with fields of a definition".to_owned(),
+        },
+        ChangeError::Wrong { field, detail } => WrongField {
+            field,
+            problem: detail,
+        },
+    })
 }
 
 fn unknown(field: &str, value: &Value, others: &[&str]) -> WrongField {

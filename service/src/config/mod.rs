@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use figment::Figment;
 use figment::error::Kind;
-use odometer_core::duration::exact;
 use odometer_core::templates::Templates;
-use odometer_process::host;
-use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
+use odometer_process::{
+    faults::{self, Fault},
+    host,
+};
 use url::Url;
 
 pub use layers::Environment;
@@ -36,6 +36,9 @@ pub use sections::{
     Unknown,
 };
 pub use stores::{StoreConfig, StoresConfig};
+
+use sections::{DAY, SECOND};
+use value::{ConfigValue as _, KeyProblem, ReadSeparately, section};
 
 /// What the command line says; the strongest layer.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -101,112 +104,64 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Stands for `[default]`, `[[template]]` or `[stores.NAME]`.
-///
-/// These sections are read field by field elsewhere, so that a wrong field can be named.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadSeparately;
-
-impl<'de> Deserialize<'de> for ReadSeparately {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        serde::de::IgnoredAny::deserialize(source).map(|_| Self)
+section! {
+    /// All values that can be set, with their defaults.
+    Config "" {
+        /// The address to listen on. Port 0 picks a free port.
+        listen: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+        /// The database of the default store.
+        database_url: Secret = Secret::new(DEFAULT_DATABASE);
+        /// Whether the start brings the schema of PostgreSQL or MySQL up to date.
+        migrate: bool = false;
+        /// What happens to a name that was never used.
+        unknown: Unknown = Unknown::Create;
+        /// The most sequences in the store.
+        max_sequences: u64 = 1_000_000, 1..=1_000_000_000;
+        /// How old this replica's knowledge of definitions may be.
+        definition_refresh: Duration = Duration::from_secs(10), SECOND..=DAY;
+        /// The worker id of all time-ordered sequences on this replica. Without one, any free id is
+        /// used.
+        worker: Option<u32> = None, 0..=MAX_WORKER;
+        /// The token that callers must show to change sequences. Without one, a listener on
+        /// loopback asks for none, and another listener refuses every change.
+        admin_token: Option<Secret> = None;
+        #[serde(rename = "stores")]
+        given_stores: ReadSeparately = ReadSeparately;
+        default: ReadSeparately = ReadSeparately;
+        template: ReadSeparately = ReadSeparately;
+        limits: LimitsConfig = LimitsConfig::default();
+        http: HttpConfig = HttpConfig::default();
+        refill: RefillConfig = RefillConfig::default();
+        pool: PoolConfig = PoolConfig::default();
+        store: StoreSection = StoreSection::default();
+        metrics: MetricsConfig = MetricsConfig::default();
+        shutdown: ShutdownConfig = ShutdownConfig::default();
+        idle: IdleConfig = IdleConfig::default();
+        journal: JournalConfig = JournalConfig::default();
+        snowflake: SnowflakeConfig = SnowflakeConfig::default();
+        log: LogConfig = LogConfig::default();
+        telemetry: TelemetryConfig = TelemetryConfig::default();
+    }
+    computed {
+        /// The stores that `stores` configures. `database_url` is the default store if `stores`
+        /// has none.
+        stores: StoresConfig = StoresConfig::of_database_url(&Secret::new(DEFAULT_DATABASE));
+        /// The templates that `default` and `template` configure.
+        ///
+        /// A template defines a name that was never used, and gives the fields that a `PUT`
+        /// leaves out.
+        templates: Templates = Templates::default();
     }
 }
 
-/// All values that can be set, with their defaults.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// The address to listen on. Port 0 picks a free port.
-    #[serde(deserialize_with = "address")]
-    pub listen: SocketAddr,
-    /// The database of the default store.
-    #[serde(deserialize_with = "secret")]
-    pub database_url: Secret,
-    /// Whether the start brings the schema of PostgreSQL or MySQL up to date.
-    #[serde(deserialize_with = "value::truth")]
-    pub migrate: bool,
-    /// What happens to a name that was never used.
-    pub unknown: Unknown,
-    /// The most sequences in the store.
-    #[serde(deserialize_with = "value::number")]
-    pub max_sequences: u64,
-    /// How old this replica's knowledge of definitions may be.
-    #[serde(deserialize_with = "value::duration")]
-    pub definition_refresh: Duration,
-    /// The worker id of all time-ordered sequences on this replica. Without one, any free id is
-    /// used.
-    #[serde(deserialize_with = "value::some_number")]
-    pub worker: Option<u32>,
-    /// The token that callers must show to change sequences. Without one, a listener on loopback
-    /// asks for none, and another listener refuses every change.
-    #[serde(deserialize_with = "some_secret")]
-    pub admin_token: Option<Secret>,
-    /// The stores that `stores` configures. `database_url` is the default store if `stores` has
-    /// none.
-    #[serde(skip)]
-    pub stores: StoresConfig,
-    #[serde(rename = "stores")]
-    pub given_stores: ReadSeparately,
-    pub default: ReadSeparately,
-    pub template: ReadSeparately,
-    /// The templates that `default` and `template` configure.
-    ///
-    /// A template defines a name that was never used, and gives the fields that a `PUT` leaves out.
-    #[serde(skip)]
-    pub templates: Templates,
-    pub limits: LimitsConfig,
-    pub http: HttpConfig,
-    pub refill: RefillConfig,
-    pub pool: PoolConfig,
-    pub store: StoreSection,
-    pub metrics: MetricsConfig,
-    pub shutdown: ShutdownConfig,
-    pub idle: IdleConfig,
-    pub journal: JournalConfig,
-    pub snowflake: SnowflakeConfig,
-    pub log: LogConfig,
-    pub telemetry: TelemetryConfig,
-}
+/// The database of the default store, unless another one is configured.
+const DEFAULT_DATABASE: &str = "sqlite:odometer.db";
 
 /// The fewest characters of a token without a warning.
 const MIN_TOKEN: usize = 16;
 
 /// The highest worker id: a worker id has at most 22 bits.
-const MAX_WORKER: u64 = (1 << 22) - 1;
-
-impl Default for Config {
-    fn default() -> Self {
-        let database_url = Secret::new("sqlite:odometer.db");
-        Self {
-            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
-            database_url: database_url.clone(),
-            migrate: false,
-            unknown: Unknown::Create,
-            max_sequences: 1_000_000,
-            definition_refresh: Duration::from_secs(10),
-            worker: None,
-            admin_token: None,
-            stores: StoresConfig::of_database_url(&database_url),
-            given_stores: ReadSeparately,
-            default: ReadSeparately,
-            template: ReadSeparately,
-            templates: Templates::default(),
-            limits: LimitsConfig::default(),
-            http: HttpConfig::default(),
-            refill: RefillConfig::default(),
-            pool: PoolConfig::default(),
-            store: StoreSection::default(),
-            metrics: MetricsConfig::default(),
-            shutdown: ShutdownConfig::default(),
-            idle: IdleConfig::default(),
-            journal: JournalConfig::default(),
-            snowflake: SnowflakeConfig::default(),
-            log: LogConfig::default(),
-            telemetry: TelemetryConfig::default(),
-        }
-    }
-}
+const MAX_WORKER: u32 = (1 << 22) - 1;
 
 impl Config {
     /// Reads all layers, and checks their values together.
@@ -216,7 +171,7 @@ impl Config {
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
         let layers = layers::read(flags, environment)?;
         let mut config: Self = layers.extract().map_err(|error| refused(&error))?;
-        if let Some((key, problem)) = config.problem() {
+        if let Some((key, problem)) = config.first_problem() {
             return Err(ConfigError::new(name_of(&layers, key), problem));
         }
         config.stores = stores::read(&layers, &config.database_url)?;
@@ -253,11 +208,14 @@ impl Config {
     }
 
     /// Returns the first value that is well-formed but of no use, with its key.
-    fn problem(&self) -> Option<(&'static str, String)> {
+    fn first_problem(&self) -> Option<KeyProblem> {
         database_problem(self.database_url.expose())
             .map(|problem| ("database_url", problem))
-            .or_else(|| self.bounds_problem())
-            .or_else(|| self.durations_problem())
+            .or_else(|| {
+                let problem = token_problem(self.admin_token.as_ref()?.expose())?;
+                Some(("admin_token", problem))
+            })
+            .or_else(|| self.problem())
             .or_else(|| self.relation_problem())
             .or_else(|| Some(("http.hosts", self.hosts_problem()?)))
             .or_else(|| log_level::problem(&self.log.level).map(|problem| ("log.level", problem)))
@@ -285,121 +243,7 @@ impl Config {
         ))
     }
 
-    fn bounds_problem(&self) -> Option<(&'static str, String)> {
-        let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        [
-            ("max_sequences", self.max_sequences, 1, 1_000_000_000),
-            ("limits.waiters", wide(self.limits.waiters), 1, 10_000_000),
-            (
-                "limits.in_flight",
-                wide(self.limits.in_flight),
-                1,
-                10_000_000,
-            ),
-            (
-                "limits.live_sequences",
-                wide(self.limits.live_sequences),
-                1,
-                100_000_000,
-            ),
-            (
-                "limits.live_periods",
-                wide(self.limits.live_periods),
-                1,
-                100_000,
-            ),
-            (
-                "limits.keyed_periods",
-                self.limits.keyed_periods,
-                1,
-                1_000_000_000,
-            ),
-            (
-                "limits.body",
-                wide(self.limits.body),
-                1024,
-                16 * 1024 * 1024,
-            ),
-            ("worker", self.worker.unwrap_or(0).into(), 0, MAX_WORKER),
-            (
-                "http.connections",
-                wide(self.http.connections),
-                16,
-                1_000_000,
-            ),
-            ("http.backlog", self.http.backlog.into(), 1, 65_535),
-            ("http.workers", wide(self.http.workers.unwrap_or(1)), 1, 512),
-            ("refill.attempts", self.refill.attempts.into(), 1, 100_000),
-            ("pool.max", self.pool.max.into(), 1, 10_000),
-            (
-                "metrics.sequence_labels",
-                wide(self.metrics.sequence_labels),
-                0,
-                100_000,
-            ),
-            ("journal.queue", wide(self.journal.queue), 1, 10_000_000),
-        ]
-        .into_iter()
-        .find(|(_, value, least, most)| value < least || value > most)
-        .map(|(key, value, least, most)| {
-            (
-                key,
-                format!("{value} is out of bounds; give {least} to {most}"),
-            )
-        })
-    }
-
-    fn durations_problem(&self) -> Option<(&'static str, String)> {
-        const MS: Duration = Duration::from_millis(1);
-        const SECOND: Duration = Duration::from_secs(1);
-        const MINUTES: Duration = Duration::from_secs(600);
-        const HOUR: Duration = Duration::from_secs(3600);
-        const DAY: Duration = Duration::from_secs(86_400);
-        const YEAR: Duration = Duration::from_secs(366 * 86_400);
-        [
-            ("definition_refresh", self.definition_refresh, SECOND, DAY),
-            ("http.head", self.http.head, MS, MINUTES),
-            ("http.body", self.http.body, MS, MINUTES),
-            ("http.write", self.http.write, SECOND, MINUTES),
-            ("refill.deadline", self.refill.deadline, MS, MINUTES),
-            ("refill.backoff_min", self.refill.backoff_min, MS, MINUTES),
-            ("refill.backoff_max", self.refill.backoff_max, MS, MINUTES),
-            ("pool.acquire", self.pool.acquire, MS, MINUTES),
-            ("store.timeout", self.store.timeout, MS, MINUTES),
-            (
-                "shutdown.ready_wait",
-                self.shutdown.ready_wait,
-                Duration::ZERO,
-                MINUTES,
-            ),
-            ("shutdown.deadline", self.shutdown.deadline, SECOND, DAY),
-            ("idle.park", self.idle.park, SECOND, YEAR),
-            ("idle.unload", self.idle.unload, SECOND, YEAR),
-            (
-                "snowflake.wait",
-                self.snowflake.wait,
-                Duration::ZERO,
-                MINUTES,
-            ),
-            ("journal.retain", self.journal.retain, HOUR, 100 * YEAR),
-            ("log.slow_refill", self.log.slow_refill, MS, MINUTES),
-        ]
-        .into_iter()
-        .find(|(_, value, least, most)| value < least || value > most)
-        .map(|(key, value, least, most)| {
-            (
-                key,
-                format!(
-                    "{} is out of bounds; give {} to {}",
-                    exact(value),
-                    exact(least),
-                    exact(most)
-                ),
-            )
-        })
-    }
-
-    fn relation_problem(&self) -> Option<(&'static str, String)> {
+    fn relation_problem(&self) -> Option<KeyProblem> {
         let (refill, shutdown, idle) = (&self.refill, &self.shutdown, &self.idle);
         if refill.backoff_min > refill.backoff_max {
             let problem = "it is above refill.backoff_max; give at most that";
@@ -432,6 +276,14 @@ pub fn faults(environment: &Environment) -> (Vec<String>, i64) {
     let words = words.map(str::trim).filter(|word| !word.is_empty());
     let shift = given("ODOMETER_SABOTAGE_CLOCK_MS").and_then(|shift| shift.parse().ok());
     (words.map(str::to_owned).collect(), shift.unwrap_or(0))
+}
+
+/// Returns the bound `limit`, or the highest `u16` if a test took the bounds out.
+pub(crate) fn bound<T: From<u16>>(limit: T) -> T {
+    match faults::is(Fault::NoBounds) {
+        true => T::from(u16::MAX),
+        false => limit,
+    }
 }
 
 /// Returns what is wrong with the URL that spans are sent to.
@@ -471,45 +323,21 @@ fn database_problem(url: &str) -> Option<String> {
     }
 }
 
-fn address<'de, D: Deserializer<'de>>(source: D) -> Result<SocketAddr, D::Error> {
-    let text = String::deserialize(source)?;
-    let numeric = match text.strip_prefix("localhost:") {
-        Some(port) => format!("127.0.0.1:{port}"),
-        None => text.clone(),
-    };
-    numeric.parse().map_err(|_| {
-        D::Error::custom(format!(
-            "{text:?} is no address; give ADDRESS:PORT, as in \"127.0.0.1:8080\" or \"[::]:8080\""
-        ))
-    })
-}
-
-fn secret<'de, D: Deserializer<'de>>(source: D) -> Result<Secret, D::Error> {
-    // The sentence of a failed conversion would show the value.
-    Secret::deserialize(source).map_err(|_| D::Error::custom("it must be text in quotation marks"))
-}
-
-fn some_secret<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Secret>, D::Error> {
-    let token = secret(source)?;
-    if token.expose().trim().is_empty() {
-        return Err(D::Error::custom(
-            "it is empty; give a token, or leave the key out",
-        ));
-    }
-    if token.expose().trim() != token.expose() {
-        return Err(D::Error::custom(
-            "it begins or ends with a blank, which a header of HTTP cannot carry; give the token \
-             without blanks around it",
-        ));
-    }
+/// Returns what is wrong with a token that no header of HTTP can carry.
+fn token_problem(token: &str) -> Option<String> {
     let is_sendable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-    if !token.expose().bytes().all(is_sendable) {
-        return Err(D::Error::custom(
-            "it has characters that a header of HTTP cannot carry; give letters, digits and signs \
-             of ASCII, as `openssl rand -hex 32` does",
-        ));
-    }
-    Ok(Some(token))
+    let problem = if token.trim().is_empty() {
+        "it is empty; give a token, or leave the key out"
+    } else if token.trim() != token {
+        "it begins or ends with a blank, which a header of HTTP cannot carry; give the token \
+         without blanks around it"
+    } else if !token.bytes().all(is_sendable) {
+        "it has characters that a header of HTTP cannot carry; give letters, digits and signs of \
+         ASCII, as `openssl rand -hex 32` does"
+    } else {
+        return None;
+    };
+    Some(problem.to_owned())
 }
 
 /// Returns an error that names the key and the problem, without the value if that is a secret.

@@ -1,11 +1,19 @@
-//! Defines the sections of the configuration, each with its defaults.
+//! Defines the sections of the configuration: each key with its default and its bounds.
 
 use std::time::Duration;
 
 use odometer_store::Durability;
 use serde::Deserialize;
 
-use super::value;
+use super::value::{never, read_by, section};
+
+const MS: Duration = Duration::from_millis(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+const MINUTES: Duration = Duration::from_secs(600);
+const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
+const YEAR: Duration = Duration::from_secs(366 * 86_400);
+const CENTURY: Duration = Duration::from_secs(36_600 * 86_400);
 
 /// What happens to a name that was never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -17,282 +25,150 @@ pub enum Unknown {
     Reject,
 }
 
-/// Bounds on what the replica holds at once.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LimitsConfig {
-    /// Callers that are held until refills are done, over all names.
-    #[serde(deserialize_with = "value::number")]
-    pub waiters: usize,
-    /// Requests being answered off the warm path.
-    #[serde(deserialize_with = "value::number")]
-    pub in_flight: usize,
-    /// Names and their periods in memory.
-    #[serde(deserialize_with = "value::number")]
-    pub live_sequences: usize,
-    /// Periods of one sequence in memory.
-    #[serde(deserialize_with = "value::number")]
-    pub live_periods: usize,
-    /// Keys of one keyed sequence, removed keys included.
-    #[serde(deserialize_with = "value::number")]
-    pub keyed_periods: u64,
-    /// Bytes of a request's body.
-    #[serde(deserialize_with = "value::number")]
-    pub body: usize,
+read_by! {
+    Deserialize::deserialize, never => Durability, LogFormat, Unknown;
 }
 
-impl Default for LimitsConfig {
-    fn default() -> Self {
-        Self {
-            waiters: 16_384,
-            in_flight: 16_384,
-            live_sequences: 1_000_000,
-            live_periods: 64,
-            keyed_periods: 100_000,
-            body: 16 * 1024,
-        }
+section! {
+    /// Bounds on what the replica holds at once.
+    LimitsConfig "limits." {
+        /// Callers that are held until refills are done, over all names.
+        waiters: usize = 16_384, 1..=10_000_000;
+        /// Requests being answered off the warm path.
+        in_flight: usize = 16_384, 1..=10_000_000;
+        /// Names and their periods in memory.
+        live_sequences: usize = 1_000_000, 1..=100_000_000;
+        /// Periods of one sequence in memory.
+        live_periods: usize = 64, 1..=100_000;
+        /// Keys of one keyed sequence, removed keys included.
+        keyed_periods: u64 = 100_000, 1..=1_000_000_000;
+        /// Bytes of a request's body.
+        body: usize = 16 * 1024, 1024..=16 * 1024 * 1024;
     }
 }
 
-/// How HTTP connections are served.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HttpConfig {
-    /// How long the head of a request may take to arrive.
-    #[serde(deserialize_with = "value::duration")]
-    pub head: Duration,
-    /// How long the body of a request may take to arrive.
-    #[serde(deserialize_with = "value::duration")]
-    pub body: Duration,
-    /// How long a reply may stand still before its connection is cut.
-    #[serde(deserialize_with = "value::duration")]
-    pub write: Duration,
-    /// Connections of callers that are open at once.
-    #[serde(deserialize_with = "value::number")]
-    pub connections: usize,
-    /// Further names by which callers may call a listener on loopback.
-    #[serde(deserialize_with = "value::words")]
-    pub hosts: Vec<String>,
-    /// Connections that the kernel holds until they are accepted.
-    #[serde(deserialize_with = "value::number")]
-    pub backlog: u32,
-    /// Threads that serve connections. The default is one for each core.
-    #[serde(deserialize_with = "value::some_number")]
-    pub workers: Option<usize>,
-}
-
-impl Default for HttpConfig {
-    fn default() -> Self {
-        Self {
-            head: Duration::from_secs(5),
-            body: Duration::from_secs(5),
-            write: Duration::from_secs(10),
-            connections: 16_384,
-            hosts: Vec::new(),
-            backlog: 4096,
-            workers: None,
-        }
+section! {
+    /// How HTTP connections are served.
+    HttpConfig "http." {
+        /// How long the head of a request may take to arrive.
+        head: Duration = Duration::from_secs(5), MS..=MINUTES;
+        /// How long the body of a request may take to arrive.
+        body: Duration = Duration::from_secs(5), MS..=MINUTES;
+        /// How long a reply may stand still before its connection is cut.
+        write: Duration = Duration::from_secs(10), SECOND..=MINUTES;
+        /// Connections of callers that are open at once.
+        connections: usize = 16_384, 16..=1_000_000;
+        /// Further names by which callers may call a listener on loopback.
+        hosts: Vec<String> = Vec::new();
+        /// Connections that the kernel holds until they are accepted.
+        backlog: u32 = 4096, 1..=65_535;
+        /// Threads that serve connections. The default is one for each core.
+        workers: Option<usize> = None, 1..=512;
     }
 }
 
-/// How a block is reserved.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RefillConfig {
-    /// The most attempts of one reservation. An attempt that meets a conflict counts, too.
-    #[serde(deserialize_with = "value::number")]
-    pub attempts: u32,
-    /// How long a caller waits for a refill, and how long a reservation tries.
-    #[serde(deserialize_with = "value::duration")]
-    pub deadline: Duration,
-    /// The shortest wait between two attempts.
-    #[serde(deserialize_with = "value::duration")]
-    pub backoff_min: Duration,
-    /// The longest wait between two attempts.
-    #[serde(deserialize_with = "value::duration")]
-    pub backoff_max: Duration,
-}
-
-impl Default for RefillConfig {
-    fn default() -> Self {
-        Self {
-            attempts: 100,
-            deadline: Duration::from_secs(5),
-            backoff_min: Duration::from_millis(5),
-            backoff_max: Duration::from_millis(500),
-        }
+section! {
+    /// How a block is reserved.
+    RefillConfig "refill." {
+        /// The most attempts of one reservation. An attempt that meets a conflict counts, too.
+        attempts: u32 = 100, 1..=100_000;
+        /// How long a caller waits for a refill, and how long a reservation tries.
+        deadline: Duration = Duration::from_secs(5), MS..=MINUTES;
+        /// The shortest wait between two attempts.
+        backoff_min: Duration = Duration::from_millis(5), MS..=MINUTES;
+        /// The longest wait between two attempts.
+        backoff_max: Duration = Duration::from_millis(500), MS..=MINUTES;
     }
 }
 
-/// Connections to each database.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PoolConfig {
-    /// The most connections that are open at once. SQLite has one writer, even if this number is
-    /// higher.
-    #[serde(deserialize_with = "value::number")]
-    pub max: u32,
-    /// How long a statement waits for a connection.
-    #[serde(deserialize_with = "value::duration")]
-    pub acquire: Duration,
-}
-
-impl Default for PoolConfig {
-    fn default() -> Self {
-        Self {
-            max: 8,
-            acquire: Duration::from_secs(2),
-        }
+section! {
+    /// Connections to each database.
+    PoolConfig "pool." {
+        /// The most connections that are open at once. SQLite has one writer, even if this number
+        /// is higher.
+        max: u32 = 8, 1..=10_000;
+        /// How long a statement waits for a connection.
+        acquire: Duration = Duration::from_secs(2), MS..=MINUTES;
     }
 }
 
-/// How fast each database must answer, and how durable its commits must be.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StoreSection {
-    /// How long a statement may take before its outcome counts as unknown.
-    #[serde(deserialize_with = "value::duration")]
-    pub timeout: Duration,
-    /// Whether a database may lose commits in a crash.
-    pub durability: Durability,
-}
-
-impl Default for StoreSection {
-    fn default() -> Self {
-        Self {
-            timeout: Duration::from_secs(5),
-            durability: Durability::default(),
-        }
+section! {
+    /// How fast each database must answer, and how durable its commits must be.
+    StoreSection "store." {
+        /// How long a statement may take before its outcome counts as unknown.
+        timeout: Duration = Duration::from_secs(5), MS..=MINUTES;
+        /// Whether a database may lose commits in a crash.
+        durability: Durability = Durability::default();
     }
 }
 
-/// What is counted by name.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct MetricsConfig {
-    /// Names with their own label. The other names count together.
-    #[serde(deserialize_with = "value::number")]
-    pub sequence_labels: usize,
-}
-
-impl Default for MetricsConfig {
-    fn default() -> Self {
-        Self {
-            sequence_labels: odometer_process::metrics::SEQUENCE_LABELS,
-        }
+section! {
+    /// What is counted by name.
+    MetricsConfig "metrics." {
+        /// Names with their own label. The other names count together.
+        sequence_labels: usize = odometer_process::metrics::SEQUENCE_LABELS, 0..=100_000;
     }
 }
 
-/// How the program ends.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShutdownConfig {
-    /// How long the program goes on serving after `/readyz` says no, so that load balancers notice.
-    #[serde(deserialize_with = "value::duration")]
-    pub ready_wait: Duration,
-    /// How long the whole shutdown may take.
-    #[serde(deserialize_with = "value::duration")]
-    pub deadline: Duration,
-}
-
-impl Default for ShutdownConfig {
-    fn default() -> Self {
-        Self {
-            ready_wait: Duration::ZERO,
-            deadline: Duration::from_secs(25),
-        }
+section! {
+    /// How the program ends.
+    ShutdownConfig "shutdown." {
+        /// How long the program goes on serving after `/readyz` says no, so that load balancers
+        /// notice.
+        ready_wait: Duration = Duration::ZERO, Duration::ZERO..=MINUTES;
+        /// How long the whole shutdown may take.
+        deadline: Duration = Duration::from_secs(25), SECOND..=DAY;
     }
 }
 
-/// What happens to names that are not used.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct IdleConfig {
-    /// The idle time after which the actor is stopped. The block is kept.
-    #[serde(deserialize_with = "value::duration")]
-    pub park: Duration,
-    /// The idle time after which the rest of the block is returned and the name is forgotten.
-    #[serde(deserialize_with = "value::duration")]
-    pub unload: Duration,
-}
-
-impl Default for IdleConfig {
-    fn default() -> Self {
-        Self {
-            park: Duration::from_secs(60),
-            unload: Duration::from_secs(3600),
-        }
+section! {
+    /// What happens to names that are not used.
+    IdleConfig "idle." {
+        /// The idle time after which the actor is stopped. The block is kept.
+        park: Duration = Duration::from_secs(60), SECOND..=YEAR;
+        /// The idle time after which the rest of the block is returned and the name is forgotten.
+        unload: Duration = Duration::from_secs(3600), SECOND..=YEAR;
     }
 }
 
-/// The journal of blocks.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct JournalConfig {
-    /// Rows that may wait to be written. Further rows are given up and counted.
-    #[serde(deserialize_with = "value::number")]
-    pub queue: usize,
-    /// How long a row is kept after the last moment at which something can happen to its block.
-    #[serde(deserialize_with = "value::duration")]
-    pub retain: Duration,
-}
-
-impl Default for JournalConfig {
-    fn default() -> Self {
-        Self {
-            queue: 65_536,
-            retain: Duration::from_secs(30 * 86_400),
-        }
+section! {
+    /// The journal of blocks.
+    JournalConfig "journal." {
+        /// Rows that may wait to be written. Further rows are given up and counted.
+        queue: usize = 65_536, 1..=10_000_000;
+        /// How long a row is kept after the last moment at which something can happen to its block.
+        retain: Duration = Duration::from_secs(30 * 86_400), HOUR..=CENTURY;
     }
 }
 
-/// Settings of time-ordered sequences.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SnowflakeConfig {
-    /// How long the replica waits for a clock that was set back, before it takes another worker id.
-    #[serde(deserialize_with = "value::duration")]
-    pub wait: Duration,
-}
-
-impl Default for SnowflakeConfig {
-    fn default() -> Self {
-        Self {
-            wait: Duration::from_secs(1),
-        }
+section! {
+    /// Settings of time-ordered sequences.
+    SnowflakeConfig "snowflake." {
+        /// How long the replica waits for a clock that was set back, before it takes another worker
+        /// id.
+        wait: Duration = Duration::from_secs(1), Duration::ZERO..=MINUTES;
     }
 }
 
-/// What is logged on standard error.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LogConfig {
-    /// Text for people or JSON for machines.
-    pub format: LogFormat,
-    /// The lowest level that is logged, or a filter as in `info,odometer=debug`.
-    pub level: String,
-    /// A refill that takes this long or longer is logged at level warn.
-    #[serde(deserialize_with = "value::duration")]
-    pub slow_refill: Duration,
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self {
-            format: LogFormat::Auto,
-            level: "info".to_owned(),
-            slow_refill: Duration::from_secs(1),
-        }
+section! {
+    /// What is logged on standard error.
+    LogConfig "log." {
+        /// Text for people or JSON for machines.
+        format: LogFormat = LogFormat::Auto;
+        /// The lowest level that is logged, or a filter as in `info,odometer=debug`.
+        level: String = "info".to_owned();
+        /// A refill that takes this long or longer is logged at level warn.
+        slow_refill: Duration = Duration::from_secs(1), MS..=MINUTES;
     }
 }
 
-/// What the program sends to other services about its work.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TelemetryConfig {
-    /// The URL of an OpenTelemetry collector that takes spans over HTTP. Without one, no spans are
-    /// sent.
-    pub otlp_endpoint: Option<String>,
+section! {
+    /// What the program sends to other services about its work.
+    TelemetryConfig "telemetry." {
+        /// The URL of an OpenTelemetry collector that takes spans over HTTP. Without one, no spans
+        /// are sent.
+        otlp_endpoint: Option<String> = None;
+    }
 }
 
 /// The form of the log.

@@ -32,7 +32,6 @@ mod retain_until_written;
 mod sequences;
 mod server;
 mod serving;
-mod settings;
 mod state;
 mod suggestions;
 mod text;
@@ -42,5 +41,4 @@ mod workers;
 mod wrong_tokens;
 
 pub use server::serve;
-pub use settings::HttpSettings;
 pub use state::UnreportedLines;

@@ -104,7 +104,7 @@ pub(crate) async fn blocks(
     body::nothing(&request, payload, http.body).await?;
     let directory = &http.directory;
     let issued = directory
-        .reserve(&name, asked.period.as_ref(), asked.size.get())
+        .reserve(&name, asked.period.as_ref(), asked.size)
         .await;
     let issued = suggestions::with_suggestions(&http, issued).await?;
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;

@@ -16,6 +16,7 @@ use odometer_sequence::{
     workers::{LeaseError, WorkerError},
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// The media type of a problem.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
@@ -109,13 +110,26 @@ pub(crate) struct Problem {
     is_closing: bool,
 }
 
-/// The JSON of a problem.
-#[derive(Serialize)]
-struct ProblemBody<'a> {
+/// Why a call was refused (RFC 9457).
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ProblemBody<'a> {
+    /// `urn:odometer:problem:` and the code.
+    #[schema(
+        pattern = "^urn:odometer:problem:[a-z_]+$",
+        examples("urn:odometer:problem:sequence_not_found")
+    )]
     r#type: &'a str,
+    /// The same for every problem of this code.
+    #[schema(examples("There is no such sequence"))]
     title: &'a str,
+    /// The status of the reply.
+    #[schema(value_type = isize, minimum = 400, maximum = 599, examples(404))]
     status: u16,
+    /// What is wrong here, and what to do.
+    #[schema(examples("There is no sequence `orders`."))]
     detail: &'a str,
+    /// What went wrong, in a word of a closed list.
+    #[schema(examples("sequence_not_found"))]
     code: &'a str,
 }
 
@@ -134,12 +148,10 @@ impl Problem {
     /// Creates a 405 for a path that takes only the methods in `allow`, written as in the `Allow`
     /// header.
     pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
+        let detail = format!("This path takes {allow} only.");
         Self {
-            code: Code::MethodNotAllowed,
-            detail: format!("This path takes {allow} only.").into(),
             allow: Some(allow),
-            retry_after_s: None,
-            is_closing: false,
+            ..Self::new(Code::MethodNotAllowed, detail)
         }
     }
 

@@ -228,7 +228,7 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     let asked = parse::live(request.uri().query())?;
     let limit = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     let directory = &http.directory;
-    let page = directory.live(&asked.contains, &asked.after, limit).await;
+    let page = directory.live(&asked.filter, &asked.after, limit).await;
     Ok(HttpResponse::Ok().json(LivePageReply::from(page)))
 }
 

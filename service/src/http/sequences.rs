@@ -217,7 +217,7 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     let asked = parse::listing(request.uri().query())?;
     let directory = &http.directory;
     let page = directory
-        .list(&asked.prefix, &asked.after, asked.limit)
+        .list(&asked.filter, &asked.after, asked.limit)
         .await?;
     Ok(HttpResponse::Ok().json(SequencePageReply::from(page)))
 }

@@ -21,9 +21,9 @@ use odometer_process::metrics::{Exposition, Metrics};
 use odometer_sequence::Directory;
 
 use super::edge::{ConnectionBounds, Guarded, Watch};
-use super::settings::HttpSettings;
 use super::state::{Http, UnreportedLines};
 use super::{envelope, hot, openapi, urls};
+use crate::config::Config;
 
 /// How long a caller may take to read the last reply of its connection, or to see that it closes.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -33,7 +33,8 @@ const MAX_WORKERS: usize = 512;
 
 /// Answers on `listener` until the returned server is stopped through its handle.
 ///
-/// The caller handles signals. The future of the server ends when all workers have ended.
+/// At most `connections` of callers are open at once. The caller handles signals. The future of the
+/// server ends when all workers have ended.
 ///
 /// # Errors
 /// The listener cannot be used, or the description of the API cannot be written.
@@ -42,31 +43,36 @@ pub fn serve(
     directory: Arc<Directory>,
     metrics: Arc<Metrics>,
     exposition: Exposition,
-    settings: HttpSettings,
+    config: &Config,
+    connections: usize,
 ) -> io::Result<(Server, UnreportedLines)> {
     let address = listener.local_addr()?;
-    let workers = settings
+    let workers = config
+        .http
         .workers
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(2, NonZeroUsize::get));
     let workers = workers.clamp(1, MAX_WORKERS);
     let bounds = ConnectionBounds {
-        head: settings.head_timeout,
-        request: settings.request_timeout,
-        reply: settings.write_timeout,
-        body: settings.body_limit,
-        connections: (settings.connections / workers).max(1),
+        head: config.http.head,
+        request: config.http.head
+            + config.http.body
+            + config.refill.deadline
+            + config.store.timeout,
+        reply: config.http.write,
+        body: config.limits.body,
+        connections: (connections / workers).max(1),
     };
     let openapi = openapi::document().map_err(io::Error::other)?;
-    let http = Data::new(Http::new(
-        directory, metrics, exposition, openapi, &settings,
-    ));
+    let http = Data::new(Http::new(directory, metrics, exposition, openapi, config));
     let untold = UnreportedLines(http.clone());
     let all = bounds.connections.saturating_mul(workers);
     http.metrics.connections.max.set(all as f64);
+    let stopping = config.shutdown.deadline - config.shutdown.ready_wait;
     let builder = Server::build()
         .workers(workers)
         .max_concurrent_connections(bounds.connections)
-        .shutdown_timeout(settings.shutdown_timeout.as_secs().max(1))
+        // The other half of the time is for returning blocks.
+        .shutdown_timeout((stopping / 2).as_secs().max(1))
         .disable_signals();
     let stopping = builder.graceful_shutdown_signal();
     let worker = move || {
@@ -87,7 +93,7 @@ pub fn serve(
             })
             // The watch has its own limit for idle connections, which costs a request nothing.
             .keep_alive(KeepAlive::Os)
-            .client_request_timeout(settings.head_timeout)
+            .client_request_timeout(bounds.head)
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             // If a caller hangs up while it waits, its call is dropped at once and gets no number.
             .h1_allow_half_closed(false)

@@ -13,7 +13,7 @@ use super::call_limit::CallLimit;
 use super::hosts::Hosts;
 use super::large_replies::LargeReplies;
 use super::repeated_lines::RepeatedLines;
-use super::settings::HttpSettings;
+use crate::config::{self, Config};
 
 /// What the routes of all workers share.
 pub(crate) struct Http {
@@ -39,29 +39,29 @@ impl Http {
         metrics: Arc<Metrics>,
         exposition: Exposition,
         openapi: Bytes,
-        settings: &HttpSettings,
+        config: &Config,
     ) -> Self {
         let in_flight = CallLimit::new(
-            settings.in_flight,
+            config::bound(config.limits.in_flight),
             metrics.http_in_flight.clone(),
             metrics.http_refused.clone(),
         );
         let refused = metrics.tokens_refused.clone();
-        let administration =
-            Administration::new(settings.loopback, settings.admin_token.clone(), refused);
+        let loopback = config.listen.ip().is_loopback();
+        let administration = Administration::new(loopback, config.admin_token.clone(), refused);
         let large_replies = LargeReplies::new(metrics.http_refused.clone());
         Self {
             directory,
             metrics,
             exposition,
             body: body::BodyLimits {
-                limit: settings.body_limit,
-                timeout: settings.body_timeout,
+                limit: config.limits.body,
+                timeout: config.http.body,
             },
             administration,
-            hosts: Hosts::new(settings.loopback, &settings.hosts),
+            hosts: Hosts::new(loopback, &config.http.hosts),
             repeated_lines: RepeatedLines::default(),
-            definition_refresh: settings.definition_refresh,
+            definition_refresh: config.definition_refresh,
             in_flight: Arc::new(in_flight),
             large_replies,
             openapi,

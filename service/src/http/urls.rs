@@ -1,8 +1,8 @@
 //! Maps each path to its routes.
 
-use actix_web::Resource;
 use actix_web::middleware::from_fn;
 use actix_web::web::{self, ServiceConfig};
+use actix_web::{FromRequest, Handler, Resource, Responder};
 
 use super::problem::{Code, Problem};
 use super::{
@@ -11,67 +11,41 @@ use super::{
 
 /// Gives each path its routes.
 pub(crate) fn urls(config: &mut ServiceConfig) {
+    let sequence = resource("/sequences/{name}", "GET, HEAD, PUT, DELETE")
+        .route(web::get().to(sequences::read))
+        .route(web::head().to(sequences::read))
+        .route(web::put().to(sequences::define))
+        .route(web::delete().to(lifecycle::retire));
+    let below_v1 = web::scope("/v1")
+        .wrap(from_fn(admission::admit))
+        .service(post("/sequences/{name}/next", numbers::next))
+        .service(post("/sequences/{name}/blocks", numbers::blocks))
+        .service(sequence)
+        .service(post("/sequences/{name}/advance", lifecycle::advance))
+        .service(post("/sequences/{name}/restore", lifecycle::restore))
+        .service(delete(
+            "/sequences/{name}/periods/{key}",
+            lifecycle::remove_period,
+        ))
+        .service(post("/sequences/{name}/parse", printed::parse))
+        .service(get("/sequences/{name}/explain", explain::explain))
+        .service(get("/sequences", sequences::list))
+        .service(get("/replica", replica::replica))
+        .service(get("/replica/sequences", replica::list))
+        .service(get("/replica/sequences/{name}", replica::watch))
+        .service(post("/workers", workers::lease))
+        .service(get("/workers/{pool}", workers::list))
+        .service(delete("/workers/{pool}/{worker}", workers::give_back))
+        .service(post("/workers/{pool}/{worker}/renew", workers::renew))
+        .default_service(web::to(route_not_found));
     config
-        .service(
-            web::scope("/v1")
-                .wrap(from_fn(admission::admit))
-                .service(
-                    resource("/sequences/{name}/next", "POST").route(web::post().to(numbers::next)),
-                )
-                .service(
-                    resource("/sequences/{name}/blocks", "POST")
-                        .route(web::post().to(numbers::blocks)),
-                )
-                .service(
-                    resource("/sequences/{name}", "GET, HEAD, PUT, DELETE")
-                        .route(web::get().to(sequences::read))
-                        .route(web::head().to(sequences::read))
-                        .route(web::put().to(sequences::define))
-                        .route(web::delete().to(lifecycle::retire)),
-                )
-                .service(
-                    resource("/sequences/{name}/advance", "POST")
-                        .route(web::post().to(lifecycle::advance)),
-                )
-                .service(
-                    resource("/sequences/{name}/restore", "POST")
-                        .route(web::post().to(lifecycle::restore)),
-                )
-                .service(
-                    resource("/sequences/{name}/periods/{key}", "DELETE")
-                        .route(web::delete().to(lifecycle::remove_period)),
-                )
-                .service(
-                    resource("/sequences/{name}/parse", "POST")
-                        .route(web::post().to(printed::parse)),
-                )
-                .service(readable("/sequences/{name}/explain", || {
-                    web::to(explain::explain)
-                }))
-                .service(readable("/sequences", || web::to(sequences::list)))
-                .service(readable("/replica", || web::to(replica::replica)))
-                .service(readable("/replica/sequences", || web::to(replica::list)))
-                .service(readable("/replica/sequences/{name}", || {
-                    web::to(replica::watch)
-                }))
-                .service(resource("/workers", "POST").route(web::post().to(workers::lease)))
-                .service(readable("/workers/{pool}", || web::to(workers::list)))
-                .service(
-                    resource("/workers/{pool}/{worker}", "DELETE")
-                        .route(web::delete().to(workers::give_back)),
-                )
-                .service(
-                    resource("/workers/{pool}/{worker}/renew", "POST")
-                        .route(web::post().to(workers::renew)),
-                )
-                .default_service(web::to(route_not_found)),
-        )
-        .service(readable("/livez", || web::to(health::livez)))
-        .service(readable("/readyz", || web::to(health::readyz)))
-        .service(readable("/metrics", || web::to(health::metrics)))
-        .service(readable("/openapi.json", || web::to(health::openapi)))
-        .service(readable("/", || web::to(page::page)))
-        .service(readable("/page/{file}", || web::to(page::page)))
+        .service(below_v1)
+        .service(get("/livez", health::livez))
+        .service(get("/readyz", health::readyz))
+        .service(get("/metrics", health::metrics))
+        .service(get("/openapi.json", health::openapi))
+        .service(get("/", page::page))
+        .service(get("/page/{file}", page::page))
         .default_service(web::to(route_not_found));
 }
 
@@ -83,12 +57,26 @@ fn resource(path: &str, allow: &'static str) -> Resource {
 }
 
 /// Returns a path that callers can only read, by `GET` or `HEAD`.
-fn readable(path: &str, route: impl Fn() -> actix_web::Route) -> Resource {
+fn get<A: FromRequest + 'static>(path: &str, answer: impl Answer<A>) -> Resource {
     resource(path, "GET, HEAD")
-        .route(route().guard(actix_web::guard::Get()))
-        .route(route().guard(actix_web::guard::Head()))
+        .route(web::get().to(answer.clone()))
+        .route(web::head().to(answer))
 }
 
+/// Returns a path that takes `POST` only.
+fn post<A: FromRequest + 'static>(path: &str, answer: impl Answer<A>) -> Resource {
+    resource(path, "POST").route(web::post().to(answer))
+}
+
+/// Returns a path that takes `DELETE` only.
+fn delete<A: FromRequest + 'static>(path: &str, answer: impl Answer<A>) -> Resource {
+    resource(path, "DELETE").route(web::delete().to(answer))
+}
+
+/// A function that answers a call. `A` is the tuple of what it is given.
+trait Answer<A>: Handler<A, Output: Responder + 'static> {}
+
+impl<A, F: Handler<A, Output: Responder + 'static>> Answer<A> for F {}
 async fn route_not_found() -> Result<String, Problem> {
     Err(Problem::new(
         Code::RouteNotFound,

@@ -5,66 +5,17 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::name::SequenceName;
 use odometer_sequence::workers::{LeaseGrant, LeaseRow};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::payload::{
+    bodies::{WorkerLeaseRequest, WorkerRenewalRequest, WorkerReturnRequest},
     parameters::{LeaseHeader, PoolPath, WorkerPath, WorkersQuery},
     values,
 };
 use super::problem::Problem;
 use super::state::Http;
 use super::{body, parse};
-
-/// Which worker id to lease, and for how long.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes JSON that is read by hand")]
-pub(crate) struct WorkerLeaseRequest {
-    /// The pool that the id is from. Programs whose ids may meet name the same pool.
-    #[schema(value_type = values::SequenceName, example = "billing")]
-    pool: String,
-    /// Width of the pool's worker ids. The first lease of a pool decides.
-    #[schema(example = 10, minimum = 1, maximum = 22)]
-    bits: u32,
-    /// How long the lease lasts and how far ahead it reserves time, in milliseconds.
-    #[schema(example = 30_000, minimum = 1000, maximum = 3_600_000)]
-    ttl_ms: u64,
-    /// Who asks, in printable ASCII. The same holder gets its former id back after a restart.
-    #[schema(
-        example = "billing-7",
-        min_length = 1,
-        max_length = 128,
-        pattern = "^[ -~]{1,128}$"
-    )]
-    holder: String,
-}
-
-/// For how long a lease is renewed.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes JSON that is read by hand")]
-pub(crate) struct WorkerRenewalRequest {
-    /// How long the lease lasts from now on, in milliseconds. Without it, as long as before.
-    #[schema(
-        required = false,
-        example = 30_000,
-        minimum = 1000,
-        maximum = 3_600_000
-    )]
-    ttl_ms: u64,
-}
-
-/// What of a lease was not used.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes JSON that is read by hand")]
-pub(crate) struct WorkerReturnRequest {
-    /// You made no id with this time or a later one, so the next holder may begin there. Without
-    /// it, the worker id rests until `until_ms`.
-    #[schema(value_type = values::UnixMilliseconds, required = false)]
-    unused_from_ms: i64,
-}
 
 /// A worker id that you hold. Use only ticks that lie wholly in [`from_ms`, `until_ms`).
 #[derive(Serialize, ToSchema)]

@@ -1,256 +1,93 @@
-//! Lists how each call can be refused: one table, by operation.
+//! Lists how each call can be refused: groups of codes, and the groups of each operation.
 
 use std::collections::BTreeMap;
 
+use utoipa::PartialSchema as _;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{
     ContentBuilder, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder, Schema,
 };
 
-use crate::http::problem::{self, Code};
+use crate::http::problem::{self, Code, ProblemBody};
 
-/// The refusals of `next` and `blocks`.
-const TAKING: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidCount,
-    Code::InvalidPeriod,
+/// The refusals of each call below `/v1`, also of calls that this replica answers from its memory.
+const CALLING: &[Code] = &[
     Code::InvalidParameter,
-    Code::InvalidBody,
     Code::Forbidden,
-    Code::SequenceNotFound,
     Code::MethodNotAllowed,
-    Code::SequenceExhausted,
-    Code::NotForKind,
-    Code::TooManySequences,
-    Code::TooManyPeriods,
-    Code::SequenceRetired,
-    Code::PeriodRemoved,
-    Code::BodyTooLarge,
+    Code::Overloaded,
+    Code::Internal,
+];
+
+/// The refusals of every operation: a chunked body is read before it is known which route answers.
+const ANYWHERE: &[Code] = &[Code::InvalidBody, Code::BodyTooLarge];
+
+/// The refusals of calls with a body.
+const SENDING: &[Code] = &[Code::UnsupportedMediaType];
+
+/// The refusals of calls that ask the store.
+const ASKING: &[Code] = &[Code::StoreUnavailable];
+
+/// The refusals of calls that wait for an answer of the store.
+const WAITING: &[Code] = &[Code::StoreUnavailable, Code::RefillTimeout];
+
+/// The refusals of calls that write to the store.
+const WRITING: &[Code] = &[
     Code::UnsupportedMediaType,
     Code::StoreUnavailable,
     Code::StoreWentBack,
-    Code::RefillTimeout,
-    Code::Overloaded,
-    Code::ClockBehind,
-    Code::ClockAhead,
-    Code::NoWorkerId,
     Code::Draining,
-    Code::Internal,
 ];
 
-const LISTING: &[Code] = &[
-    Code::InvalidParameter,
-    Code::Forbidden,
-    Code::MethodNotAllowed,
-    Code::StoreUnavailable,
-    Code::Overloaded,
-    Code::Internal,
-];
+/// The refusals of calls that only an administrator may make.
+const ADMINISTERING: &[Code] = &[Code::Unauthenticated, Code::VersionMismatch];
 
-const READING: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidPeriod,
-    Code::InvalidParameter,
-    Code::Forbidden,
-    Code::SequenceNotFound,
-    Code::MethodNotAllowed,
-    Code::PeriodRemoved,
-    Code::StoreUnavailable,
-    Code::RefillTimeout,
-    Code::Overloaded,
-    Code::Internal,
-];
+/// The refusals of calls that name a sequence or a pool.
+const NAMING: &[Code] = &[Code::InvalidName];
 
-const EXPLAINING: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidPeriod,
-    Code::InvalidId,
-    Code::InvalidParameter,
-    Code::Forbidden,
-    Code::SequenceNotFound,
-    Code::MethodNotAllowed,
-    Code::PeriodRemoved,
-    Code::StoreUnavailable,
-    Code::StoreWentBack,
-    Code::RefillTimeout,
-    Code::Overloaded,
-    Code::Internal,
-];
+/// The refusals of calls for a sequence that has to exist.
+const EXISTING: &[Code] = &[Code::InvalidName, Code::SequenceNotFound];
 
-/// The refusals of `parse`, which changes nothing and can be called while the database is away.
-const PARSING: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidId,
-    Code::InvalidParameter,
-    Code::InvalidBody,
-    Code::Forbidden,
-    Code::SequenceNotFound,
-    Code::MethodNotAllowed,
-    Code::BodyTooLarge,
-    Code::UnsupportedMediaType,
-    Code::StoreUnavailable,
-    Code::RefillTimeout,
-    Code::Overloaded,
-    Code::Internal,
+/// The refusals of calls that name a period or a key.
+const PERIOD: &[Code] = &[Code::InvalidPeriod];
+
+/// The refusals of calls that need a period which was not removed.
+const LIVE_PERIOD: &[Code] = &[Code::InvalidPeriod, Code::PeriodRemoved];
+
+/// The refusals of calls that may create a period, and that not every kind of sequence takes.
+const NEW_PERIOD: &[Code] = &[Code::NotForKind, Code::TooManyPeriods];
+
+/// The refusals of calls that take ids by the clock.
+const CLOCK: &[Code] = &[Code::ClockBehind, Code::ClockAhead, Code::NoWorkerId];
+
+const TAKING: &[Code] = &[
+    Code::InvalidCount,
+    Code::SequenceExhausted,
+    Code::TooManySequences,
+    Code::SequenceRetired,
 ];
 
 const DEFINING: &[Code] = &[
-    Code::InvalidName,
     Code::InvalidDefinition,
-    Code::InvalidParameter,
-    Code::InvalidBody,
-    Code::Unauthenticated,
-    Code::Forbidden,
-    Code::MethodNotAllowed,
     Code::ImmutableField,
     Code::ConfirmNeeded,
     Code::TooManySequences,
     Code::SequenceRetired,
     Code::AlreadyExists,
-    Code::VersionMismatch,
-    Code::BodyTooLarge,
-    Code::UnsupportedMediaType,
-    Code::StoreUnavailable,
-    Code::StoreWentBack,
-    Code::Overloaded,
-    Code::Draining,
-    Code::Internal,
 ];
 
-const ADVANCING: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidPeriod,
-    Code::InvalidParameter,
-    Code::InvalidBody,
-    Code::Unauthenticated,
-    Code::Forbidden,
-    Code::SequenceNotFound,
-    Code::MethodNotAllowed,
-    Code::ConfirmNeeded,
-    Code::NotForKind,
-    Code::TooManyPeriods,
-    Code::SequenceRetired,
-    Code::PeriodRemoved,
-    Code::VersionMismatch,
-    Code::BodyTooLarge,
-    Code::UnsupportedMediaType,
-    Code::StoreUnavailable,
-    Code::StoreWentBack,
-    Code::RefillTimeout,
-    Code::Overloaded,
-    Code::Draining,
-    Code::Internal,
-];
+const ADVANCING: &[Code] = &[Code::ConfirmNeeded, Code::SequenceRetired];
 
-/// The refusals of `DELETE` and `restore`.
-const CHANGING_STATE: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidParameter,
-    Code::InvalidBody,
-    Code::Unauthenticated,
-    Code::Forbidden,
-    Code::SequenceNotFound,
-    Code::MethodNotAllowed,
-    Code::VersionMismatch,
-    Code::BodyTooLarge,
-    Code::UnsupportedMediaType,
-    Code::StoreUnavailable,
-    Code::StoreWentBack,
-    Code::Overloaded,
-    Code::Draining,
-    Code::Internal,
-];
-
-const REMOVING: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidPeriod,
-    Code::InvalidParameter,
-    Code::InvalidBody,
-    Code::Unauthenticated,
-    Code::Forbidden,
-    Code::SequenceNotFound,
-    Code::MethodNotAllowed,
-    Code::NotForKind,
-    Code::TooManyPeriods,
-    Code::VersionMismatch,
-    Code::BodyTooLarge,
-    Code::UnsupportedMediaType,
-    Code::StoreUnavailable,
-    Code::StoreWentBack,
-    Code::Overloaded,
-    Code::Draining,
-    Code::Internal,
-];
-
-const LEASING: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidParameter,
-    Code::InvalidBody,
-    Code::Forbidden,
-    Code::MethodNotAllowed,
-    Code::ImmutableField,
-    Code::TooManySequences,
-    Code::BodyTooLarge,
-    Code::UnsupportedMediaType,
-    Code::StoreUnavailable,
-    Code::StoreWentBack,
-    Code::RefillTimeout,
-    Code::Overloaded,
-    Code::ClockBehind,
-    Code::ClockAhead,
-    Code::NoWorkerId,
-    Code::Draining,
-    Code::Internal,
-];
+const LEASING: &[Code] = &[Code::ImmutableField, Code::TooManySequences];
 
 /// The refusals of a renewal and of a return. A return is never refused because of the clock.
-const HOLDING: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidParameter,
-    Code::InvalidBody,
-    Code::Forbidden,
-    Code::MethodNotAllowed,
-    Code::LeaseLost,
-    Code::BodyTooLarge,
-    Code::UnsupportedMediaType,
-    Code::StoreUnavailable,
-    Code::StoreWentBack,
-    Code::RefillTimeout,
-    Code::Overloaded,
-    Code::ClockAhead,
-    Code::Draining,
-    Code::Internal,
-];
+const HOLDING: &[Code] = &[Code::LeaseLost, Code::ClockAhead];
 
-const LISTING_WORKERS: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidParameter,
-    Code::Forbidden,
-    Code::MethodNotAllowed,
-    Code::StoreUnavailable,
-    Code::Overloaded,
-    Code::Internal,
-];
+/// The refusals of calls about ids that were printed.
+const PRINTED: &[Code] = &[Code::InvalidId];
 
-/// The refusals of calls that this replica answers from its memory alone.
-const FROM_MEMORY: &[Code] = &[
-    Code::InvalidParameter,
-    Code::Forbidden,
-    Code::MethodNotAllowed,
-    Code::Overloaded,
-    Code::Internal,
-];
-
-const ONE_FROM_MEMORY: &[Code] = &[
-    Code::InvalidName,
-    Code::InvalidPeriod,
-    Code::InvalidParameter,
-    Code::Forbidden,
-    Code::MethodNotAllowed,
-    Code::Overloaded,
-    Code::Internal,
-];
+const EXPLAINING: &[Code] = &[Code::StoreWentBack];
 
 const READY: &[Code] = &[
     Code::MethodNotAllowed,
@@ -261,33 +98,65 @@ const READY: &[Code] = &[
 /// The refusals of the metrics and of the description of the API.
 const SERVING: &[Code] = &[Code::Forbidden, Code::MethodNotAllowed, Code::Overloaded];
 
-/// The refusals of every operation: a chunked body is read before it is known which route answers.
-const ANYWHERE: &[Code] = &[Code::InvalidBody, Code::BodyTooLarge];
+/// Returns the groups of refusals that an operation has besides those of every operation.
+fn groups_of(operation_id: &str) -> &'static [&'static [Code]] {
+    match operation_id {
+        "takeNumbers" | "reserveBlock" => &[
+            CALLING,
+            EXISTING,
+            LIVE_PERIOD,
+            NEW_PERIOD,
+            WRITING,
+            WAITING,
+            CLOCK,
+            TAKING,
+        ],
+        "parseNumber" => &[CALLING, EXISTING, SENDING, WAITING, PRINTED],
+        "explainNumber" => &[CALLING, EXISTING, LIVE_PERIOD, WAITING, PRINTED, EXPLAINING],
+        "listSequences" => &[CALLING, ASKING],
+        "getSequence" => &[CALLING, EXISTING, LIVE_PERIOD, WAITING],
+        "defineSequence" => &[CALLING, NAMING, ADMINISTERING, WRITING, DEFINING],
+        "advanceSequence" => &[
+            CALLING,
+            EXISTING,
+            ADMINISTERING,
+            LIVE_PERIOD,
+            NEW_PERIOD,
+            WRITING,
+            WAITING,
+            ADVANCING,
+        ],
+        "retireSequence" | "restoreSequence" => &[CALLING, EXISTING, ADMINISTERING, WRITING],
+        "removePeriod" => &[
+            CALLING,
+            EXISTING,
+            ADMINISTERING,
+            PERIOD,
+            NEW_PERIOD,
+            WRITING,
+        ],
+        "leaseWorker" => &[CALLING, NAMING, WRITING, WAITING, CLOCK, LEASING],
+        "renewWorker" | "returnWorker" => &[CALLING, NAMING, WRITING, WAITING, HOLDING],
+        "listWorkers" => &[CALLING, NAMING, ASKING],
+        "getReplica" | "listLiveSequences" => &[CALLING],
+        "getLiveSequence" => &[CALLING, NAMING, PERIOD],
+        "checkReadiness" => &[READY],
+        "getMetrics" | "getOpenApi" => &[SERVING],
+        _ => &[&[Code::MethodNotAllowed]],
+    }
+}
 
 /// Adds the refusals of an operation to its responses.
 pub(crate) fn add(operation: &mut Operation) {
-    let codes = match operation.operation_id.as_deref().unwrap_or_default() {
-        "takeNumbers" | "reserveBlock" => TAKING,
-        "parseNumber" => PARSING,
-        "explainNumber" => EXPLAINING,
-        "listSequences" => LISTING,
-        "getSequence" => READING,
-        "defineSequence" => DEFINING,
-        "advanceSequence" => ADVANCING,
-        "retireSequence" | "restoreSequence" => CHANGING_STATE,
-        "removePeriod" => REMOVING,
-        "leaseWorker" => LEASING,
-        "renewWorker" | "returnWorker" => HOLDING,
-        "listWorkers" => LISTING_WORKERS,
-        "getReplica" | "listLiveSequences" => FROM_MEMORY,
-        "getLiveSequence" => ONE_FROM_MEMORY,
-        "checkReadiness" => READY,
-        "getMetrics" | "getOpenApi" => SERVING,
-        _ => &[Code::MethodNotAllowed],
+    let groups = groups_of(operation.operation_id.as_deref().unwrap_or_default());
+    let has = |code: &&Code| {
+        groups
+            .iter()
+            .chain([&ANYWHERE])
+            .any(|group| group.contains(code))
     };
     let mut statuses: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    let further = ANYWHERE.iter().filter(|code| !codes.contains(code));
-    for code in codes.iter().chain(further) {
+    for code in Code::ALL.iter().filter(has) {
         let words = statuses.entry(code.status().as_u16()).or_default();
         words.push(code.as_str());
     }
@@ -328,54 +197,14 @@ fn refusal(status: u16, words: &[&str]) -> Response {
     }
 }
 
-/// Returns the schema that every refusal has.
+/// Returns the schema that every refusal has, with the closed list of codes.
 pub(crate) fn problem_schema() -> RefOr<Schema> {
-    let text = |description: &str, example: &str| {
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .description(Some(description))
-            .examples([example])
-    };
-    let status = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(400))
-        .maximum(Some(599))
-        .description(Some("The status of the reply."))
-        .examples([404]);
-    let code = text(
-        "What went wrong, in a word of a closed list.",
-        "sequence_not_found",
-    );
-    let code = code.enum_values(Some(Code::ALL.iter().map(|code| code.as_str())));
-    let r#type = text(
-        "`urn:odometer:problem:` and the code.",
-        "urn:odometer:problem:sequence_not_found",
-    );
-    let r#type = r#type.pattern(Some("^urn:odometer:problem:[a-z_]+$"));
-    ObjectBuilder::new()
-        .schema_type(Type::Object)
-        .description(Some("Why a call was refused (RFC 9457)."))
-        .property("type", r#type)
-        .required("type")
-        .property(
-            "title",
-            text(
-                "The same for every problem of this code.",
-                "There is no such sequence",
-            ),
-        )
-        .required("title")
-        .property("status", status)
-        .required("status")
-        .property(
-            "detail",
-            text(
-                "What is wrong here, and what to do.",
-                "There is no sequence `orders`.",
-            ),
-        )
-        .required("detail")
-        .property("code", code)
-        .required("code")
-        .into()
+    let mut schema = ProblemBody::schema();
+    if let RefOr::T(Schema::Object(body)) = &mut schema
+        && let Some(RefOr::T(Schema::Object(code))) = body.properties.get_mut("code")
+    {
+        let words = Code::ALL.iter().map(|code| code.as_str().into());
+        code.enum_values = Some(words.collect());
+    }
+    schema
 }

@@ -13,10 +13,11 @@ use actix_web::http::header::{self, HeaderMap, HeaderName};
 use odometer_core::{definition::whole_number, name::SequenceName, period::Period};
 use odometer_sequence::description::Condition;
 use percent_encoding::percent_decode_str;
-use serde::{Deserialize, Deserializer, de};
-use serde_json::{Number, Value};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use url::form_urlencoded;
 
+use super::payload::bodies::{AdvanceRequest, ParseRequest};
 use super::problem::{Code, Problem};
 
 /// The most numbers that one call gives.
@@ -30,18 +31,6 @@ pub(crate) const DEFAULT_LIMIT: u64 = 100;
 
 /// A version that no definition has. A condition with this version never holds.
 const NO_VERSION: i64 = -1;
-
-/// A whole number in a body.
-#[derive(Clone, Copy, Debug)]
-struct Whole(i64);
-
-impl<'de> Deserialize<'de> for Whole {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let number = Number::deserialize(deserializer)?;
-        let unfit = || de::Error::custom(format!("`{number}` is not a whole number"));
-        whole_number(&number).map(Self).ok_or_else(unfit)
-    }
-}
 
 /// How many numbers a call asks for, 1 to [`MAX_COUNT`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,20 +46,10 @@ impl Count {
 /// The query of `blocks`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Blocks {
-    pub(crate) size: BlockSize,
+    /// How many numbers, at least 1. The upper limit depends on what is left.
+    pub(crate) size: u64,
     /// The period to count in, if the caller names one.
     pub(crate) period: Option<Period>,
-}
-
-/// How many numbers `blocks` asks for, at least 1. The upper limit depends on what is left.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BlockSize(u64);
-
-impl BlockSize {
-    /// Returns the number itself.
-    pub(crate) fn get(self) -> u64 {
-        self.0
-    }
 }
 
 /// The query of `next`.
@@ -86,11 +65,12 @@ pub(crate) struct Next {
     pub(crate) ids: bool,
 }
 
-/// The query of the list of sequences.
+/// The query of a list of sequences, or of names in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Listing {
-    /// Only names that begin with this text. An empty text selects all names.
-    pub(crate) prefix: String,
+pub(crate) struct NamesQuery {
+    /// Only names that begin with this text, or that contain it in the list of names in memory. An
+    /// empty text selects all names.
+    pub(crate) filter: String,
     /// Only names that sort after this text. An empty text selects all names.
     pub(crate) after: String,
     /// The most sequences of the page, 1 to [`MAX_LIMIT`].
@@ -142,7 +122,7 @@ const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 o
 pub(crate) fn next(query: Option<&str>) -> Result<Next, Problem> {
     let given = Parameters::read(query, &["count", "period", "contiguous", "ids"])?;
     let period = given.period()?;
-    let count = given.get("count").map(count).transpose()?;
+    let count = given.up_to("count", MAX_COUNT)?.map(Count);
     Ok(Next {
         period,
         count,
@@ -156,7 +136,7 @@ pub(crate) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
     let given = Parameters::read(query, &["size", "period"])?;
     let period = given.period()?;
     let size = given.get("size").and_then(digits).filter(|size| *size > 0);
-    let size = size.map(BlockSize).ok_or_else(|| {
+    let size = size.ok_or_else(|| {
         let detail = "`size` says how many numbers to reserve: a whole number of at least 1.";
         Problem::new(Code::InvalidCount, detail)
     })?;
@@ -164,33 +144,25 @@ pub(crate) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
 }
 
 /// Reads the query of the list of sequences.
-pub(crate) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
-    let given = Parameters::read(query, &["prefix", "after", "limit"])?;
-    Ok(Listing {
-        prefix: given.beginning("prefix")?,
-        after: given.beginning("after")?,
-        limit: given.limit()?,
-    })
-}
-
-/// The query of the list of names in memory.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct LiveQuery {
-    /// Only names that contain this text. An empty text selects all names.
-    pub(crate) contains: String,
-    /// Only names that sort after this text. An empty text selects all names.
-    pub(crate) after: String,
-    /// The most sequences of the page, 1 to [`MAX_LIMIT`].
-    pub(crate) limit: u64,
+pub(crate) fn listing(query: Option<&str>) -> Result<NamesQuery, Problem> {
+    names_query(query, "prefix", |given, key| given.beginning(key))
 }
 
 /// Reads the query of the list of names in memory.
-pub(crate) fn live(query: Option<&str>) -> Result<LiveQuery, Problem> {
-    let given = Parameters::read(query, &["contains", "after", "limit"])?;
-    Ok(LiveQuery {
-        contains: given.middle("contains")?,
+pub(crate) fn live(query: Option<&str>) -> Result<NamesQuery, Problem> {
+    names_query(query, "contains", |given, key| given.middle(key))
+}
+
+fn names_query(
+    query: Option<&str>,
+    filter: &str,
+    read: impl Fn(&Parameters<'_>, &str) -> Result<String, Problem>,
+) -> Result<NamesQuery, Problem> {
+    let given = Parameters::read(query, &[filter, "after", "limit"])?;
+    Ok(NamesQuery {
+        filter: read(&given, filter)?,
         after: given.beginning("after")?,
-        limit: given.limit()?,
+        limit: given.up_to("limit", MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT),
     })
 }
 
@@ -284,37 +256,18 @@ pub(crate) struct Advance {
 
 /// Reads the body of `advance`.
 pub(crate) fn advance(body: &[u8]) -> Result<Advance, Problem> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        floor: Value,
-        #[serde(default)]
-        confirm: bool,
-        period: Option<Value>,
-    }
-    let fields: Fields = serde_json::from_slice(body).map_err(|error| {
-        let detail = format!(
-            "The body has to be a JSON object such as {{\"floor\": \"5001\", \"confirm\": false}}: {}.",
-            cut(&error.to_string(), 160)
-        );
-        Problem::new(Code::InvalidBody, detail)
-    })?;
+    let fields: AdvanceRequest = object(body, r#"{"floor": "5001", "confirm": false}"#)?;
     let period = match &fields.period {
-        None | Some(Value::Null) => None,
+        None => None,
         Some(Value::String(text)) => Some(Period::parse(text)?),
         Some(_) => {
             let detail = "`period` is a string, as a reply has it.";
             return Err(Problem::new(Code::InvalidPeriod, detail));
         }
     };
-    let floor = match &fields.floor {
-        Value::String(text) if !text.is_empty() => {
-            digits(text).and_then(|floor| i64::try_from(floor).ok())
-        }
-        Value::Number(number) => whole_number(number).filter(|floor| *floor >= 0),
-        Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-            None
-        }
+    let floor = match fields.floor.as_str() {
+        Some(text) => digits(text).and_then(|floor| i64::try_from(floor).ok()),
+        None => plain_number(&fields.floor),
     };
     let floor = floor.ok_or_else(|| {
         let detail = format!(
@@ -332,29 +285,28 @@ pub(crate) fn advance(body: &[u8]) -> Result<Advance, Problem> {
 
 /// Reads the body of `parse`: an id as it is printed.
 pub(crate) fn printed(body: &[u8]) -> Result<String, Problem> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        id: Value,
-    }
-    let fields: Fields = serde_json::from_slice(body).map_err(|error| {
-        let detail = format!(
-            "The body has to be a JSON object such as {{\"id\": \"INV-2026-000042\"}}: {}.",
-            cut(&error.to_string(), 160)
-        );
+    let ParseRequest { id } = object(body, r#"{"id": "INV-2026-000042"}"#)?;
+    let number = || plain_number(&id).map(|number| number.to_string());
+    id.as_str()
+        .map(str::to_owned)
+        .or_else(number)
+        .ok_or_else(|| {
+            let detail = "`id` is a string, as a reply has it.";
+            Problem::new(Code::InvalidId, detail)
+        })
+}
+
+/// Returns the whole number that a JSON value is, if it is 0 or more.
+fn plain_number(value: &Value) -> Option<i64> {
+    whole_number(value.as_number()?).filter(|number| *number >= 0)
+}
+
+/// Reads a body that is a JSON object. A refusal shows the example.
+fn object<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| {
+        let what = cut(&error.to_string(), 160);
+        let detail = format!("The body has to be a JSON object such as {example}: {what}.");
         Problem::new(Code::InvalidBody, detail)
-    })?;
-    let id = match fields.id {
-        Value::String(id) => Some(id),
-        Value::Number(number) => {
-            let number = whole_number(&number).filter(|number| *number >= 0);
-            number.map(|number| number.to_string())
-        }
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    };
-    id.ok_or_else(|| {
-        let detail = "`id` is a string, as a reply has it.";
-        Problem::new(Code::InvalidId, detail)
     })
 }
 
@@ -447,16 +399,6 @@ fn version(tag: &str) -> Result<Condition, Problem> {
     Ok(Condition::Version(version.unwrap_or(NO_VERSION)))
 }
 
-fn count(text: &str) -> Result<Count, Problem> {
-    digits(text)
-        .filter(|count| (1..=MAX_COUNT).contains(count))
-        .map(Count)
-        .ok_or_else(|| {
-            let detail = format!("`count` is a whole number from 1 to {MAX_COUNT}.");
-            Problem::new(Code::InvalidCount, detail)
-        })
-}
-
 /// Reads a whole number in decimal digits only: no sign, no blank.
 fn digits(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -504,17 +446,18 @@ impl<'a> Parameters<'a> {
         Ok(self.get("period").map(Period::parse).transpose()?)
     }
 
-    /// Returns how many things a page lists.
-    fn limit(&self) -> Result<u64, Problem> {
-        let Some(text) = self.get("limit") else {
-            return Ok(DEFAULT_LIMIT);
+    /// Returns a whole number from 1 to `most`, if one is given.
+    fn up_to(&self, key: &str, most: u64) -> Result<Option<u64>, Problem> {
+        let Some(text) = self.get(key) else {
+            return Ok(None);
         };
-        digits(text)
-            .filter(|limit| (1..=MAX_LIMIT).contains(limit))
-            .ok_or_else(|| {
-                let detail = format!("`limit` is a whole number from 1 to {MAX_LIMIT}.");
-                Problem::new(Code::InvalidParameter, detail)
-            })
+        match digits(text).filter(|number| (1..=most).contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let detail = format!("`{key}` is a whole number from 1 to {most}.");
+                Err(Problem::new(code_of(key), detail))
+            }
+        }
     }
 
     /// Returns a text that can stand anywhere in a name, or an empty text.

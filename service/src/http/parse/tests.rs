@@ -171,11 +171,8 @@ fn a_size_is_needed_and_positive() {
         let asked = blocks(query).map_err(|problem| problem.code())?;
         Ok(asked.size)
     };
-    assert_eq!(size_of(Some("size=5")), Ok(BlockSize(5)));
-    assert_eq!(
-        size_of(Some("size=18446744073709551615")),
-        Ok(BlockSize(u64::MAX))
-    );
+    assert_eq!(size_of(Some("size=5")), Ok(5));
+    assert_eq!(size_of(Some("size=18446744073709551615")), Ok(u64::MAX));
     for query in [
         "",
         "size=0",
@@ -209,8 +206,8 @@ fn an_explanation_needs_an_id_and_takes_a_period() {
 #[test]
 fn a_listing_has_bounds() {
     let asked = listing(Some("prefix=&after=&limit=1000")).unwrap();
-    let all = Listing {
-        prefix: String::new(),
+    let all = NamesQuery {
+        filter: String::new(),
         after: String::new(),
         limit: 1000,
     };
@@ -233,7 +230,7 @@ fn a_listing_has_bounds() {
 fn a_part_of_a_name_is_what_a_name_can_hold() {
     for contains in ["", "a", "-", ".b:c_", "9", &"x".repeat(128)] {
         let asked = live(Some(&format!("contains={contains}&limit=7"))).unwrap();
-        assert_eq!((asked.contains.as_str(), asked.limit), (contains, 7));
+        assert_eq!((asked.filter.as_str(), asked.limit), (contains, 7));
     }
     assert_eq!(live(None).unwrap().limit, DEFAULT_LIMIT);
     for query in [

@@ -8,9 +8,11 @@ use odometer_sequence::workers::{
     LONGEST_TTL, LeaseWanted, MAX_BITS, MAX_LISTED, WorkerChoice, WorkerPool,
 };
 use percent_encoding::percent_decode_str;
-use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Code, Parameters, Problem, Whole, cut, digits, single};
+use super::{Code, Parameters, Problem, digits, object, single};
+use crate::http::payload::bodies::{
+    Whole, WorkerLeaseRequest, WorkerRenewalRequest, WorkerReturnRequest,
+};
 
 /// The header with which a holder proves its lease.
 const TOKEN: HeaderName = HeaderName::from_static("odometer-lease");
@@ -33,15 +35,7 @@ pub(crate) struct Listed {
 
 /// Reads the body that asks for a lease.
 pub(crate) fn lease(body: &[u8]) -> Result<LeaseWanted, Problem> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        pool: String,
-        bits: Whole,
-        ttl_ms: Whole,
-        holder: String,
-    }
-    let fields: Fields = object(body, LEASE)?;
+    let fields: WorkerLeaseRequest = object(body, LEASE)?;
     let pool = SequenceName::parse(&fields.pool).map_err(|error| {
         let detail = format!("`pool` is named as sequences are. {error}");
         Problem::new(Code::InvalidName, detail)
@@ -71,44 +65,26 @@ pub(crate) fn lease(body: &[u8]) -> Result<LeaseWanted, Problem> {
 
 /// Reads the body of a renewal: nothing, or how long the lease lasts.
 pub(crate) fn renewal(body: &[u8]) -> Result<Option<Duration>, Problem> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        ttl_ms: Option<Whole>,
-    }
     if body.is_empty() {
         return Ok(None);
     }
-    let fields: Fields = object(body, r#"{"ttl_ms": 30000}"#)?;
+    let fields: WorkerRenewalRequest = object(body, r#"{"ttl_ms": 30000}"#)?;
     fields.ttl_ms.map(|Whole(ttl_ms)| ttl(ttl_ms)).transpose()
 }
 
 /// Reads the body of a return: nothing, or the time from which on no time was used.
 pub(crate) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fields {
-        unused_from_ms: Option<Whole>,
-    }
     if body.is_empty() {
         return Ok(None);
     }
-    let fields: Fields = object(body, r#"{"unused_from_ms": 1795000000000}"#)?;
+    let fields: WorkerReturnRequest = object(body, r#"{"unused_from_ms": 1795000000000}"#)?;
     Ok(fields.unused_from_ms.map(|Whole(unix_ms)| unix_ms))
 }
 
 /// Reads the query of a list of worker ids.
 pub(crate) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
     let given = Parameters::read(query, &["after", "limit"])?;
-    let limit = match given.get("limit") {
-        None => MAX_LISTED,
-        Some(text) => digits(text)
-            .filter(|limit| (1..=MAX_LISTED).contains(limit))
-            .ok_or_else(|| {
-                let detail = format!("`limit` is a whole number from 1 to {MAX_LISTED}.");
-                out_of_bounds(detail)
-            })?,
-    };
+    let limit = given.up_to("limit", MAX_LISTED)?.unwrap_or(MAX_LISTED);
     let after = given.get("after").map(|text| {
         let after = digits(text).and_then(|after| u32::try_from(after).ok());
         after.ok_or_else(|| out_of_bounds("`after` is a worker id.".to_owned()))
@@ -150,14 +126,6 @@ fn ttl(ttl_ms: i64) -> Result<Duration, Problem> {
 
 fn out_of_bounds(detail: String) -> Problem {
     Problem::new(Code::InvalidParameter, detail)
-}
-
-fn object<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| {
-        let what = cut(&error.to_string(), 160);
-        let detail = format!("The body has to be a JSON object such as {example}: {what}.");
-        Problem::new(Code::InvalidBody, detail)
-    })
 }
 
 #[cfg(test)]

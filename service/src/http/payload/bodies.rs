@@ -1,11 +1,15 @@
-//! Describes bodies whose JSON is written or read by hand.
+//! Describes bodies: those of requests, and those of replies whose JSON is written by hand.
 
-#![expect(dead_code, reason = "describes JSON that is written and read by hand")]
+#![expect(dead_code, reason = "describes JSON that is written by hand")]
 
-use serde::{Deserialize, Serialize};
+use odometer_core::definition::whole_number;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Number, Value};
 use utoipa::ToSchema;
 
-use super::values::{IdInput, NumberInput, NumberString, Period, PrintedId, SequenceName};
+use super::values::{
+    IdInput, NumberInput, NumberString, Period, PrintedId, SequenceName, UnixMilliseconds,
+};
 
 /// One number, or a batch if the call had a `count`.
 #[derive(Serialize, ToSchema)]
@@ -73,7 +77,8 @@ pub(crate) struct NumberRange {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ParseRequest {
-    id: IdInput,
+    #[schema(value_type = IdInput)]
+    pub(crate) id: Value,
 }
 
 /// What to raise the floor of a sequence to.
@@ -81,12 +86,73 @@ pub(crate) struct ParseRequest {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AdvanceRequest {
     /// Nothing below this number is issued any more.
-    #[schema(example = "5001")]
-    floor: NumberInput,
+    #[schema(value_type = NumberInput, example = "5001")]
+    pub(crate) floor: Value,
     /// Whether more than 1 % of what is left may be skipped.
+    #[serde(default)]
     #[schema(required = false)]
-    confirm: bool,
+    pub(crate) confirm: bool,
     /// The period, for sequences that have periods.
     #[schema(required = false, value_type = Option<Period>)]
-    period: Option<String>,
+    pub(crate) period: Option<Value>,
+}
+
+/// Which worker id to lease, and for how long.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkerLeaseRequest {
+    /// The pool that the id is from. Programs whose ids may meet name the same pool.
+    #[schema(value_type = SequenceName, example = "billing")]
+    pub(crate) pool: String,
+    /// Width of the pool's worker ids. The first lease of a pool decides.
+    #[schema(value_type = u32, example = 10, minimum = 1, maximum = 22)]
+    pub(crate) bits: Whole,
+    /// How long the lease lasts and how far ahead it reserves time, in milliseconds.
+    #[schema(value_type = u64, example = 30_000, minimum = 1000, maximum = 3_600_000)]
+    pub(crate) ttl_ms: Whole,
+    /// Who asks, in printable ASCII. The same holder gets its former id back after a restart.
+    #[schema(
+        example = "billing-7",
+        min_length = 1,
+        max_length = 128,
+        pattern = "^[ -~]{1,128}$"
+    )]
+    pub(crate) holder: String,
+}
+
+/// For how long a lease is renewed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkerRenewalRequest {
+    /// How long the lease lasts from now on, in milliseconds. Without it, as long as before.
+    #[schema(
+        value_type = u64,
+        required = false,
+        example = 30_000,
+        minimum = 1000,
+        maximum = 3_600_000
+    )]
+    pub(crate) ttl_ms: Option<Whole>,
+}
+
+/// What of a lease was not used.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkerReturnRequest {
+    /// You made no id with this time or a later one, so the next holder may begin there. Without
+    /// it, the worker id rests until `until_ms`.
+    #[schema(value_type = UnixMilliseconds, required = false)]
+    pub(crate) unused_from_ms: Option<Whole>,
+}
+
+/// A whole number in a body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole(pub(crate) i64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = Number::deserialize(deserializer)?;
+        let unfit = || de::Error::custom(format!("`{number}` is not a whole number"));
+        whole_number(&number).map(Self).ok_or_else(unfit)
+    }
 }

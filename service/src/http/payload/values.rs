@@ -7,28 +7,122 @@ use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// The name of a sequence, or of a pool of worker ids. Case matters.
-#[derive(ToSchema)]
-#[schema(
-    value_type = String,
-    pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$",
-    min_length = 1,
-    max_length = 128,
-    example = "orders"
-)]
-pub(crate) struct SequenceName(String);
+/// Declares texts: the rules of each, as utoipa writes them.
+macro_rules! texts {
+    ($($(#[$about:meta])* $name:ident: $($rule:ident = $said:tt),+;)+) => {
+        $(
+            $(#[$about])*
+            #[derive(Deserialize, ToSchema)]
+            #[schema(value_type = String, $($rule = $said),+)]
+            pub(crate) struct $name(String);
+        )+
+    };
+}
 
-/// A period as it is printed: `20261120` for a day, `2026W47` for a week, `202611` for a month,
-/// `2026` for a year. Of kind `keyed`, the caller's key.
-#[derive(ToSchema)]
-#[schema(
-    value_type = String,
-    pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$",
-    min_length = 1,
-    max_length = 64,
-    example = "2026"
-)]
-pub(crate) struct Period(String);
+texts! {
+    /// The name of a sequence, or of a pool of worker ids. Case matters.
+    SequenceName:
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$", min_length = 1, max_length = 128,
+        example = "orders";
+
+    /// A period as it is printed: `20261120` for a day, `2026W47` for a week, `202611` for a month,
+    /// `2026` for a year. Of kind `keyed`, the caller's key.
+    Period:
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$", min_length = 1, max_length = 64,
+        example = "2026";
+
+    /// The printed form of a number: the number in the format of its sequence.
+    PrintedId: pattern = r"^[ !#-\[\]-~]+$", min_length = 1, example = "1001";
+
+    /// What shows that you hold a worker id. Keep it secret.
+    LeaseToken:
+        pattern = "^[0-9a-f]{32}$", min_length = 32, max_length = 32,
+        example = "0f9d6b1c5a3e47d28b60c4a917fe2d35";
+
+    /// A span of time: a whole number and one of the units `s`, `m`, `h`, `d`, `w`.
+    Duration: pattern = "^[0-9]+[smhdw]$", example = "15m";
+
+    /// A moment in UTC, to the millisecond (RFC 3339).
+    Timestamp: format = DateTime, example = "2026-11-20T13:22:15.519Z";
+
+    /// A time of day, `HH:MM`.
+    TimeOfDay: pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$", example = "22:00";
+
+    /// A month and a day that every year has, `MM-DD`.
+    DayOfYear:
+        pattern = "^((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))$",
+        example = "04-06";
+
+    /// The name of an IANA time zone.
+    TimeZone:
+        pattern = "^[A-Za-z][A-Za-z0-9_+/-]*$", min_length = 1, max_length = 64,
+        example = "Europe/Berlin";
+
+    /// The name of a store in the configuration.
+    StoreName:
+        pattern = "^[a-z][a-z0-9_]{0,31}$", min_length = 1, max_length = 32,
+        example = "default";
+
+    /// How a number is printed: text, and fields in braces. Exactly one field prints the number, as
+    /// `{value}`, `{value:06}`, `{value:b36}`, `{value:b62:06}` or `{value:crockford}`. Others are
+    /// `{period}`, `{yyyy}`, `{yy}`, `{MM}`, `{dd}`, `{JJJ}`, `{check:luhn}` and `{check:mod97}`.
+    Format:
+        pattern = r"^[ !#-\[\]-~]*\{value(:(b36|b62|crockford))?(:0[1-9][0-9]?)?\}[ !#-\[\]-~]*$",
+        min_length = 7, max_length = 128, example = "INV-{yyyy}-{value:06}";
+
+    /// The version of a definition, as the `ETag` of a reply has it.
+    EntityTag: pattern = "^\"[0-9]{1,19}\"$", example = "\"1\"";
+
+    /// A trace and a span in it, as W3C Trace Context writes them.
+    TraceContext:
+        pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",
+        example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+}
+
+/// Declares choices: the example of each, and its words.
+macro_rules! choices {
+    ($($(#[$about:meta])* $name:ident, $example:tt: $($choice:ident = $word:tt),+;)+) => {
+        $(
+            $(#[$about])*
+            #[derive(Deserialize, ToSchema)]
+            #[schema(example = $example)]
+            pub(crate) enum $name {
+                $(#[serde(rename = $word)] $choice,)+
+            }
+        )+
+    };
+}
+
+choices! {
+    /// Any version of a definition.
+    AnyVersion, "*": Any = "*";
+
+    /// How the numbers of a sequence come about. `block`: they are counted, out of blocks that are
+    /// reserved ahead. `snowflake`: they are composed of time, worker id and a counter.
+    SequenceKind, "block": Block = "block", Snowflake = "snowflake";
+
+    /// What is promised about order. `relaxed`: numbers ascend on one replica. `strict`: numbers
+    /// ascend across all replicas in real time.
+    SequenceOrder, "relaxed": Relaxed = "relaxed", Strict = "strict";
+
+    /// In what a sequence counts from its start again. `none`: never. `keyed`: for each key that
+    /// callers give.
+    PeriodKind, "none":
+        None = "none", Day = "day", Week = "week", Month = "month", Year = "year", Keyed = "keyed";
+
+    /// How long a tick of a time-ordered id lasts.
+    LayoutUnit, "1ms": Millisecond = "1ms", TenMilliseconds = "10ms", Second = "1s";
+
+    /// The layout whose ids JavaScript reads exactly.
+    LayoutPreset, "53-bit": Bits53 = "53-bit";
+
+    /// Whether a sequence issues numbers (`live`) or was retired.
+    SequenceStatus, "live": Live = "live", Retired = "retired";
+
+    /// What a store is. `database`: one database. `striped`: several databases that share each
+    /// sequence. `redis`: a database, with Redis counting for sequences in strict order.
+    StoreKind, "database": Database = "database", Striped = "striped", Redis = "redis";
+}
 
 /// A number of a sequence, in decimal digits. It is a string because JavaScript loses digits above
 /// 2^53.
@@ -41,161 +135,6 @@ pub(crate) struct Period(String);
     example = "1001"
 )]
 pub(crate) struct NumberString(String);
-
-/// A number of a sequence, from 0 to 2^63 - 1: decimal digits in a string, or a JSON number. Use a
-/// string above 2^53.
-#[derive(Deserialize)]
-pub(crate) struct NumberInput(String);
-
-/// The printed form of a number: the number in the format of its sequence.
-#[derive(ToSchema)]
-#[schema(
-    value_type = String,
-    pattern = r"^[ !#-\[\]-~]+$",
-    min_length = 1,
-    example = "1001"
-)]
-pub(crate) struct PrintedId(String);
-
-/// A printed id, as a reply has it. If it is a plain number, a JSON number works too.
-#[derive(Deserialize)]
-pub(crate) struct IdInput(String);
-
-/// What shows that you hold a worker id. Keep it secret.
-#[derive(ToSchema)]
-#[schema(
-    value_type = String,
-    pattern = "^[0-9a-f]{32}$",
-    min_length = 32,
-    max_length = 32,
-    example = "0f9d6b1c5a3e47d28b60c4a917fe2d35"
-)]
-pub(crate) struct LeaseToken(String);
-
-/// A span of time: a whole number and one of the units `s`, `m`, `h`, `d`, `w`.
-#[derive(Deserialize, ToSchema)]
-#[schema(value_type = String, pattern = "^[0-9]+[smhdw]$", example = "15m")]
-pub(crate) struct Duration(String);
-
-/// A moment in UTC, to the millisecond (RFC 3339).
-#[derive(ToSchema)]
-#[schema(value_type = String, format = DateTime, example = "2026-11-20T13:22:15.519Z")]
-pub(crate) struct Timestamp(String);
-
-/// A time of day, `HH:MM`.
-#[derive(Deserialize, ToSchema)]
-#[schema(value_type = String, pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$", example = "22:00")]
-pub(crate) struct TimeOfDay(String);
-
-/// A month and a day that every year has, `MM-DD`.
-#[derive(Deserialize, ToSchema)]
-#[schema(
-    value_type = String,
-    pattern = "^((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))$",
-    example = "04-06"
-)]
-pub(crate) struct DayOfYear(String);
-
-/// The name of an IANA time zone.
-#[derive(Deserialize, ToSchema)]
-#[schema(
-    value_type = String,
-    pattern = "^[A-Za-z][A-Za-z0-9_+/-]*$",
-    min_length = 1,
-    max_length = 64,
-    example = "Europe/Berlin"
-)]
-pub(crate) struct TimeZone(String);
-
-/// The name of a store in the configuration.
-#[derive(Deserialize, ToSchema)]
-#[schema(
-    value_type = String,
-    pattern = "^[a-z][a-z0-9_]{0,31}$",
-    min_length = 1,
-    max_length = 32,
-    example = "default"
-)]
-pub(crate) struct StoreName(String);
-
-/// How a number is printed: text, and fields in braces. Exactly one field prints the number, as
-/// `{value}`, `{value:06}`, `{value:b36}`, `{value:b62:06}` or `{value:crockford}`. Others are
-/// `{period}`, `{yyyy}`, `{yy}`, `{MM}`, `{dd}`, `{JJJ}`, `{check:luhn}` and `{check:mod97}`.
-#[derive(Deserialize, ToSchema)]
-#[schema(
-    value_type = String,
-    pattern = r"^[ !#-\[\]-~]*\{value(:(b36|b62|crockford))?(:0[1-9][0-9]?)?\}[ !#-\[\]-~]*$",
-    min_length = 7,
-    max_length = 128,
-    example = "INV-{yyyy}-{value:06}"
-)]
-pub(crate) struct Format(String);
-
-/// The version of a definition, as the `ETag` of a reply has it.
-#[derive(ToSchema)]
-#[schema(value_type = String, pattern = "^\"[0-9]{1,19}\"$", example = "\"1\"")]
-pub(crate) struct EntityTag(String);
-
-/// Any version of a definition.
-#[derive(Deserialize, ToSchema)]
-#[schema(example = "*")]
-pub(crate) enum AnyVersion {
-    #[serde(rename = "*")]
-    Any,
-}
-
-/// A trace and a span in it, as W3C Trace Context writes them.
-#[derive(ToSchema)]
-#[schema(
-    value_type = String,
-    pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",
-    example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-)]
-pub(crate) struct TraceContext(String);
-
-/// A worker id. A pool whose ids have N bits has the ids 0 to 2^N - 1.
-#[derive(ToSchema)]
-#[schema(value_type = u32, minimum = 0, maximum = 4_294_967_295_u64, format = Int64, example = 17)]
-pub(crate) struct WorkerId(u32);
-
-/// A moment in milliseconds of Unix time.
-#[derive(Deserialize, ToSchema)]
-#[schema(value_type = i64, example = 1_795_000_030_000_i64)]
-pub(crate) struct UnixMilliseconds(i64);
-
-/// How the numbers of a sequence come about. `block`: they are counted, out of blocks that are
-/// reserved ahead. `snowflake`: they are composed of time, worker id and a counter.
-#[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(example = "block")]
-pub(crate) enum SequenceKind {
-    Block,
-    Snowflake,
-}
-
-/// What is promised about order. `relaxed`: numbers ascend on one replica. `strict`: numbers
-/// ascend across all replicas in real time.
-#[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(example = "relaxed")]
-pub(crate) enum SequenceOrder {
-    Relaxed,
-    Strict,
-}
-
-/// In what a sequence counts from its start again. `none`: never. `keyed`: for each key that
-/// callers give.
-#[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(example = "none")]
-pub(crate) enum PeriodKind {
-    None,
-    Day,
-    Week,
-    Month,
-    Year,
-    Keyed,
-}
 
 /// What happens to a number that is too long for the format. `refuse`: it is not issued. `widen`:
 /// it is printed wider.
@@ -217,26 +156,6 @@ pub(crate) enum LayoutHigh {
     Worker,
 }
 
-/// How long a tick of a time-ordered id lasts.
-#[derive(Deserialize, ToSchema)]
-#[schema(example = "1ms")]
-pub(crate) enum LayoutUnit {
-    #[serde(rename = "1ms")]
-    Millisecond,
-    #[serde(rename = "10ms")]
-    TenMilliseconds,
-    #[serde(rename = "1s")]
-    Second,
-}
-
-/// The layout whose ids JavaScript reads exactly.
-#[derive(Deserialize, ToSchema)]
-#[schema(example = "53-bit")]
-pub(crate) enum LayoutPreset {
-    #[serde(rename = "53-bit")]
-    Bits53,
-}
-
 /// An end that the numbers of a sequence run up to. `max`: that of the definition. `width`: what
 /// fits the padding of the format. `exact`: 2^53 - 1, above which programs that count in floating
 /// point lose digits. `time`: the end of a time-ordered layout, its only one.
@@ -247,14 +166,6 @@ pub(crate) enum RunwayEnd {
     Width,
     Exact,
     Time,
-}
-
-/// Whether a sequence issues numbers (`live`) or was retired.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case", example = "live")]
-pub(crate) enum SequenceStatus {
-    Live,
-    Retired,
 }
 
 /// What became of a block. `held`: its holder has not said. `spent`: it was used up. `returned`:
@@ -270,15 +181,23 @@ pub(crate) enum BlockFate {
     Abandoned,
 }
 
-/// What a store is. `database`: one database. `striped`: several databases that share each
-/// sequence. `redis`: a database, with Redis counting for sequences in strict order.
+/// A number of a sequence, from 0 to 2^63 - 1: decimal digits in a string, or a JSON number. Use a
+/// string above 2^53.
+#[derive(Deserialize)]
+pub(crate) struct NumberInput(String);
+
+/// A printed id, as a reply has it. If it is a plain number, a JSON number works too.
+pub(crate) struct IdInput(String);
+
+/// A worker id. A pool whose ids have N bits has the ids 0 to 2^N - 1.
 #[derive(ToSchema)]
-#[schema(rename_all = "snake_case", example = "database")]
-pub(crate) enum StoreKind {
-    Database,
-    Striped,
-    Redis,
-}
+#[schema(value_type = u32, minimum = 0, maximum = 4_294_967_295_u64, format = Int64, example = 17)]
+pub(crate) struct WorkerId(u32);
+
+/// A moment in milliseconds of Unix time.
+#[derive(Deserialize, ToSchema)]
+#[schema(value_type = i64, example = 1_795_000_030_000_i64)]
+pub(crate) struct UnixMilliseconds(i64);
 
 /// Returns the schema of a string of digits or a whole number.
 fn digits_or_number() -> ObjectBuilder {
