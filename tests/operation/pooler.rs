@@ -48,6 +48,11 @@ async fn through_a_pooler(more: &str) {
     }
     let checked = options.run(&["check"]);
     assert_eq!(checked.code, Some(0), "{checked}");
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("definitions.toml");
+    std::fs::write(&file, "[sequences.planned]\n").expect("our directory");
+    let rehearsed = options.run(&["apply", "--dry-run", &file.to_string_lossy()]);
+    assert_eq!(rehearsed.code, Some(0), "{rehearsed}");
 
     let replicas = [options.start_ready().await, options.start_ready().await];
     let rounds = settings::at_size(30, 1000);

@@ -29,6 +29,7 @@ mod rehearsal;
 mod sequences;
 mod snowflake;
 mod strict;
+mod walks;
 
 /// What all of these tests use.
 mod support {

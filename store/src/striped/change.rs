@@ -15,6 +15,7 @@ use odometer_database::{
 };
 use odometer_process::faults::{self, Fault};
 use tokio::{sync::oneshot, task::JoinHandle};
+use tracing::Instrument as _;
 
 use super::health::Member;
 use crate::{
@@ -277,12 +278,13 @@ fn open(
         commit: committing,
     };
     let connection = Arc::clone(&member.database.connection);
-    let task = member.database.tasks().spawn(async move {
+    let taking_part = async move {
         let part = connection.run(until, |database| {
             participant::run(database, change, scope, signals)
         });
         part.await
-    });
+    };
+    let task = member.database.tasks().spawn(taking_part.in_current_span());
     let participant = Participant {
         member: Arc::clone(member),
         task,

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+
 use super::{LIMIT, asked};
 use crate::support::{
-    Backend, Lease, Link, Options, Program, Proxy, Server, TestDatabase, run, wait,
+    Backend, Lease, Link, Options, Program, Proxy, Scrape, Server, TestDatabase, run, settled, wait,
 };
 
 const KINDS: [Backend; 3] = [Backend::MariaDb, Backend::Postgres, Backend::MariaDb];
@@ -105,6 +107,36 @@ fn with_a_database_away_the_others_lease_theirs() {
             (reply.status == 200).then_some(())
         })
         .await;
+    });
+}
+
+/// A database that is away takes no part in a lease. Neither does it if the name has left memory,
+/// and every database is asked for the name again.
+#[test]
+fn with_a_database_away_a_name_that_left_memory_stamps_again() {
+    run(async {
+        let stripes = stripes().await;
+        let options = stripes.options.clone().env("ODOMETER_IDLE__PARK", "1s");
+        let options = options.env("ODOMETER_IDLE__UNLOAD", "2s");
+        let program = options.start_ready().await;
+        let client = program.client();
+        client.define("flakes", &json!({"kind": "snowflake"})).await;
+        let mut ids = BTreeSet::new();
+        for k in 0..KINDS.len() {
+            let next = || client.post("/v1/sequences/flakes/next");
+            ids.insert(settled(next).await.number());
+            wait::until("the name leaves memory", LIMIT, async || {
+                let live = Scrape::of(&client)
+                    .await
+                    .sum("odometer_live_sequences", &[]);
+                (live < 0.5).then_some(())
+            })
+            .await;
+            stripes.proxies[k].set(Link::Cut);
+            ids.insert(settled(next).await.number());
+            stripes.proxies[k].set(Link::Whole);
+        }
+        assert_eq!(ids.len(), 2 * KINDS.len());
     });
 }
 
