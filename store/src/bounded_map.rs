@@ -5,22 +5,22 @@ use std::{collections::HashMap, hash::Hash};
 /// The part of the entries, one of so many, that a full map forgets at once.
 const FORGOTTEN_PART: usize = 64;
 
-/// A map that forgets some of its entries when it is full. Which entries it forgets is arbitrary.
+/// A map of at most `MAX` entries, which forgets some of them when it is full. Which entries it
+/// forgets is arbitrary.
 #[derive(Debug)]
-pub(crate) struct BoundedMap<K, V> {
+pub(crate) struct BoundedMap<K, V, const MAX: usize> {
     entries: HashMap<K, V>,
-    max_entries: usize,
 }
 
-impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
-    /// Makes an empty map of at most `max_entries` entries.
-    pub(crate) fn new(max_entries: usize) -> Self {
+impl<K, V, const MAX: usize> Default for BoundedMap<K, V, MAX> {
+    fn default() -> Self {
         Self {
             entries: HashMap::new(),
-            max_entries,
         }
     }
+}
 
+impl<K: Clone + Eq + Hash, V, const MAX: usize> BoundedMap<K, V, MAX> {
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
         self.entries.get(key)
     }
@@ -31,7 +31,7 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
 
     /// Returns the entry of a key. If there is none, it is made, and a full map forgets others.
     pub(crate) fn get_or_insert_with(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
-        if self.entries.len() >= self.max_entries && !self.entries.contains_key(key) {
+        if self.entries.len() >= MAX && !self.entries.contains_key(key) {
             self.make_room();
         }
         self.entries.entry(key.clone()).or_insert_with(make)
@@ -54,7 +54,7 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
     }
 
     fn make_room(&mut self) {
-        let n_forgotten = (self.max_entries / FORGOTTEN_PART).max(1);
+        let n_forgotten = (MAX / FORGOTTEN_PART).max(1);
         let keys: Vec<K> = self.entries.keys().take(n_forgotten).cloned().collect();
         for key in keys {
             self.entries.remove(&key);
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_full_map_forgets_some_of_its_entries() {
-        let mut map = BoundedMap::new(128);
+        let mut map = BoundedMap::<_, _, 128>::default();
         for number in 0..128 {
             map.get_or_insert_with(&number, || number);
         }

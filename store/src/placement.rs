@@ -46,16 +46,9 @@ enum Placement {
 }
 
 /// The remembered placements of names that do not live in the default store.
+#[derive(Default)]
 pub(crate) struct RememberedPlacements {
-    by_name: Mutex<BoundedMap<SequenceName, usize>>,
-}
-
-impl Default for RememberedPlacements {
-    fn default() -> Self {
-        Self {
-            by_name: Mutex::new(BoundedMap::new(MAX_PLACEMENTS)),
-        }
-    }
+    by_name: Mutex<BoundedMap<SequenceName, usize, MAX_PLACEMENTS>>,
 }
 
 impl RememberedPlacements {

@@ -18,6 +18,8 @@ use crate::{
 /// asked again.
 const MAX_REMEMBERED: usize = 262_144;
 
+type Remembered<K, V> = BoundedMap<K, V, MAX_REMEMBERED>;
+
 /// What is remembered of one counter in one member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterView {
@@ -64,17 +66,18 @@ pub(crate) struct CounterMemory {
     /// The heartbeats of the members.
     heartbeats: Vec<Arc<Heartbeat>>,
     agreed: Mutex<AgreedNames>,
-    counters: Mutex<BoundedMap<CounterKey, CounterEntry>>,
+    counters: Mutex<Remembered<CounterKey, CounterEntry>>,
     /// Which member is asked first for the next new counter, before the remainder is taken.
     next: AtomicUsize,
 }
 
 /// What the members agreed on. A recovery of any member makes this process forget all of it,
 /// because what was decided may be lost.
+#[derive(Default)]
 struct AgreedNames {
     /// How many recoveries of all members together had been seen.
     n_recoveries: u64,
-    by_name: BoundedMap<SequenceName, Agreed>,
+    by_name: Remembered<SequenceName, Agreed>,
 }
 
 impl CounterMemory {
@@ -82,17 +85,14 @@ impl CounterMemory {
     pub(crate) fn new(heartbeats: Vec<Arc<Heartbeat>>) -> Self {
         Self {
             heartbeats,
-            agreed: Mutex::new(AgreedNames {
-                n_recoveries: 0,
-                by_name: BoundedMap::new(MAX_REMEMBERED),
-            }),
-            counters: Mutex::new(BoundedMap::new(MAX_REMEMBERED)),
+            agreed: Mutex::default(),
+            counters: Mutex::default(),
             next: AtomicUsize::new(0),
         }
     }
 
     /// Returns what was decided since the last recovery that was seen.
-    fn agreed_names(&self) -> MappedMutexGuard<'_, BoundedMap<SequenceName, Agreed>> {
+    fn agreed_names(&self) -> MappedMutexGuard<'_, Remembered<SequenceName, Agreed>> {
         let mut agreed = self.agreed.lock();
         let seen = self.heartbeats.iter().map(|it| it.n_recoveries());
         let n_recoveries = seen.sum();

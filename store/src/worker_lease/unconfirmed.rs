@@ -30,9 +30,9 @@ const MAX: usize = 65_536;
 const AT_ONCE: usize = 500;
 
 /// The leases that were given and renewed not long ago.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct UnconfirmedLeases {
-    leases: Mutex<BoundedMap<(String, i32), UnconfirmedLease>>,
+    leases: Mutex<BoundedMap<(String, i32), UnconfirmedLease, MAX>>,
     /// Whether the schema was found to have leases.
     knows_schema: AtomicBool,
     /// Whether the log has said that the database's clock is far ahead of ours.
@@ -58,16 +58,6 @@ struct UnconfirmedLease {
     n_recoveries: u64,
     /// When the lease was noted. A statement that is sent later finds it.
     noted: Instant,
-}
-
-impl Default for UnconfirmedLeases {
-    fn default() -> Self {
-        Self {
-            leases: Mutex::new(BoundedMap::new(MAX)),
-            knows_schema: AtomicBool::new(false),
-            has_said_ahead: AtomicBool::new(false),
-        }
-    }
 }
 
 impl UnconfirmedLeases {
