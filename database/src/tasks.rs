@@ -3,10 +3,7 @@
 use std::future::Future;
 
 use futures_util::future::BoxFuture;
-use tokio::{
-    runtime::{EnterGuard, Handle},
-    task::JoinHandle,
-};
+use tokio::{runtime::Handle, task::JoinHandle};
 
 /// Starts tasks in one runtime.
 ///
@@ -28,12 +25,6 @@ impl Tasks {
     {
         let task: BoxFuture<'static, T> = Box::pin(task);
         self.0.spawn(task)
-    }
-
-    /// Enters the runtime until the guard is dropped. What is polled meanwhile gets its timers from
-    /// this runtime.
-    pub fn enter(&self) -> EnterGuard<'_> {
-        self.0.enter()
     }
 
     /// Returns how many tasks have not ended.

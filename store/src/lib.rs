@@ -29,7 +29,6 @@ mod installation_id;
 mod journal;
 mod meta_row;
 mod outcome;
-mod outliving;
 mod placement;
 mod queries;
 mod redis;

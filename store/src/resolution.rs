@@ -35,7 +35,7 @@ impl Store {
         if let Some(only) = self.only() {
             return Reservation::reading(only, name, last_seen).look().await;
         }
-        let until = Instant::now() + self.bounds.deadline;
+        let until = self.deadline();
         let agreed = match self.memory.agreed(name) {
             Some(known) => self.newest_agreed(name, &known, until).await?,
             None => None,
@@ -78,7 +78,7 @@ impl Store {
         if let Some(only) = self.only() {
             return only.create_or_read(name, definition, last_seen).await;
         }
-        let until = Instant::now() + self.bounds.deadline;
+        let until = self.deadline();
         let agreed = self.agree(name, Some(definition), until).await?;
         Ok(self.resolved(name, &agreed))
     }

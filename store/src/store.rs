@@ -5,7 +5,7 @@
 //! own, so one of them is enough to go on; `striped/mod.rs` explains that.
 
 use std::sync::{Arc, Weak, atomic::AtomicUsize};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, select_all};
 use odometer_core::{definition::Stripe, period::CounterKey};
@@ -217,6 +217,11 @@ impl Store {
     }
 
     /// Returns what starts work that must not stop half-way.
+    /// Returns the deadline of a call that begins now.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.bounds.deadline
+    }
+
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }

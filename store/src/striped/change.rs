@@ -54,7 +54,7 @@ impl Store {
         &self,
         change: Arc<ChangeRequest>,
     ) -> Result<Altered, StoreError> {
-        let deadline = Instant::now() + self.bounds.deadline;
+        let deadline = self.deadline();
         let mut retry = Retry::until(deadline, &self.bounds.statement);
         loop {
             // The changes of this process wait for each other: conflicts with other replicas are

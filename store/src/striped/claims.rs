@@ -23,7 +23,7 @@ impl Store {
         if let Some(agreed) = self.memory.agreed(name) {
             return Ok(LocalPlacement::Here(agreed.definition));
         }
-        let until = Instant::now() + self.bounds.deadline;
+        let until = self.deadline();
         let answers = self.ask_all(name, until).await;
         match verdict(&answers, self.members.len()) {
             MajorityAnswer::Decided(found) | MajorityAnswer::Begun(found) => self.placement(&found),
@@ -43,7 +43,7 @@ impl Store {
         if let Some(only) = self.only() {
             return only.claim(name, definition).await;
         }
-        let until = Instant::now() + self.bounds.deadline;
+        let until = self.deadline();
         for _round in 0..ROUNDS {
             let answers = self.ask_all(name, until).await;
             match verdict(&answers, self.members.len()) {

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     future::Future,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::future::join_all;
@@ -157,7 +157,7 @@ impl Store {
             let found = only.entry_of(key).await?;
             return Ok((found.clone(), vec![found]));
         }
-        let until = Instant::now() + self.bounds.deadline;
+        let until = self.deadline();
         let answers = self.ask_all_of(key, until).await;
         let known = self.memory.agreed(&key.sequence);
         let decided = match verdict(&answers, self.members.len()) {

@@ -31,7 +31,7 @@ impl Store {
         &self,
         request: &ReserveRequest,
     ) -> Result<Reserved, StoreError> {
-        let until = Instant::now() + self.bounds.deadline;
+        let until = self.deadline();
         let name = &request.key.sequence;
         let mut agreed = match (self.memory.agreed(name), &request.known) {
             (Some(_), Some(known)) => {

@@ -18,25 +18,6 @@ use super::lease::{
 use crate::{database::Database, store::Store, striped::walk::Walk};
 
 impl Store {
-    /// Leases an id of one of the databases. `place` is the store's place in the configuration.
-    pub(crate) async fn lease(
-        &self,
-        wanted: LeaseWanted,
-        place: usize,
-    ) -> Result<LeaseGrant, LeaseError> {
-        let leased = self.lease_of_members(wanted, place).await;
-        let is_taken = matches!(
-            leased,
-            Err(LeaseError::NoneFree { .. }
-                | LeaseError::NoneUsable { .. }
-                | LeaseError::Held { .. })
-        );
-        if is_taken {
-            self.metrics.worker_leases_refused.increment(1);
-        }
-        leased
-    }
-
     /// Returns the database that has a worker id.
     pub(crate) fn database_of(&self, worker: u32) -> Result<&Arc<Database>, LeaseError> {
         let is_its = |database: &&Arc<Database>| Share::of(database.identity.stripe).has(worker);
@@ -56,12 +37,13 @@ impl Store {
         Ok(rows)
     }
 
-    async fn lease_of_members(
+    /// Leases an id of one of the databases. `place` is the store's place in the configuration.
+    pub(crate) async fn lease(
         &self,
         wanted: LeaseWanted,
         place: usize,
+        until: Instant,
     ) -> Result<LeaseGrant, LeaseError> {
-        let until = Instant::now() + self.bounds.deadline;
         let only = match wanted.choice {
             WorkerChoice::Exact(worker) => Some(self.database_of(worker)?),
             WorkerChoice::Any => self.only(),

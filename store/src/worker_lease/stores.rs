@@ -3,12 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
+use odometer_database::tasks::Tasks;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use super::{
     lease::{LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MAX_LISTED, WorkerPool},
     token::Token,
 };
-use crate::{outliving::Outliving, store::Store, stores::Stores};
+use crate::{store::Store, stores::Stores};
 
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::worker_lease";
@@ -28,14 +31,18 @@ impl Stores {
         Box::pin(async move {
             let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
             let store = Arc::clone(self.at(index));
-            let (tasks, leasing_store) = (store.tasks().clone(), Arc::clone(&store));
-            let leasing = async move { leasing_store.lease(wanted, index).await };
-            let unheard = move |leased| {
-                if let Ok(lease) = leased {
+            let (until, tasks) = (store.deadline(), store.tasks().clone());
+            let (answer, receiver) = oneshot::channel();
+            let leasing = async move {
+                let leased = store.lease(wanted, index, until).await;
+                store.count_refusal(&leased);
+                if let Err(Ok(lease)) = answer.send(leased) {
                     store.take_back(lease);
                 }
             };
-            Outliving::new(tasks, leasing, unheard).await
+            tasks.spawn(leasing.in_current_span());
+            // The sender is gone only if the store is, at the end.
+            receiver.await.unwrap_or(Err(LeaseError::Unavailable))
         })
     }
 
@@ -51,12 +58,12 @@ impl Stores {
     ) -> BoxFuture<'a, Result<LeaseGrant, LeaseError>> {
         Box::pin(async move {
             let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
-            let (key, tasks) = (key.clone(), database.tasks().clone());
-            let renewing = async move {
-                let until = database.deadline();
+            let (key, until) = (key.clone(), database.deadline());
+            let tasks = database.tasks().clone();
+            to_its_end(tasks, async move {
                 database.renew_lease(&key, ttl, until).await
-            };
-            Outliving::new(tasks, renewing, drop).await
+            })
+            .await
         })
     }
 
@@ -72,12 +79,12 @@ impl Stores {
     ) -> BoxFuture<'a, Result<(), LeaseError>> {
         Box::pin(async move {
             let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
-            let (key, tasks) = (key.clone(), database.tasks().clone());
-            let ending = async move {
-                let until = database.deadline();
+            let (key, until) = (key.clone(), database.deadline());
+            let tasks = database.tasks().clone();
+            to_its_end(tasks, async move {
                 database.give_back_lease(&key, unused_from_ms, until).await
-            };
-            Outliving::new(tasks, ending, drop).await
+            })
+            .await
         })
     }
 
@@ -141,6 +148,14 @@ impl Stores {
 }
 
 impl Store {
+    /// Counts a call that got no id because others have them.
+    fn count_refusal(&self, leased: &Result<LeaseGrant, LeaseError>) {
+        use LeaseError::{Held, NoneFree, NoneUsable};
+        if let Err(NoneFree { .. } | NoneUsable { .. } | Held { .. }) = leased {
+            self.metrics.worker_leases_refused.increment(1);
+        }
+    }
+
     /// Takes back a lease that nobody waits for any more.
     fn take_back(&self, lease: LeaseGrant) {
         tracing::debug!(target: TARGET, "a lease that nobody waits for any more is given back");
@@ -148,4 +163,13 @@ impl Store {
             database.take_back(lease.key, lease.from_ms, lease.ttl);
         }
     }
+}
+
+/// Runs a call to its end, even if its caller hangs up. Only the end of this process stops it.
+async fn to_its_end<T: Send + 'static>(
+    tasks: Tasks,
+    call: impl Future<Output = Result<T, LeaseError>> + Send + 'static,
+) -> Result<T, LeaseError> {
+    let ended = tasks.spawn(call.in_current_span()).await;
+    ended.unwrap_or(Err(LeaseError::MayHaveHappened))
 }
