@@ -253,14 +253,9 @@ fn fallback(section: &Dict, redis: &[Secret]) -> Result<Fallback, String> {
 }
 
 fn durability(section: &Dict) -> Result<Option<Durability>, String> {
-    let Some(value) = section.get("durability") else {
-        return Ok(None);
-    };
-    match value.as_str() {
-        Some("full") => Ok(Some(Durability::Full)),
-        Some("weak") => Ok(Some(Durability::Weak)),
-        Some(_) | None => Err("give \"full\" or \"weak\"".to_owned()),
-    }
+    let durability = section.get("durability").map(Value::deserialize);
+    let durability = durability.transpose();
+    durability.map_err(|_| "give \"full\" or \"weak\"".to_owned())
 }
 
 /// Checks that no database belongs to two stores, or to one store twice.
