@@ -138,10 +138,8 @@ fn store(layers: &Figment, name: &str, section: &Dict) -> Result<StoreConfig, Co
         let problem = format!("there is no such key; known here are {}", KEYS.join(", "));
         return Err(wrong(unknown, problem));
     }
-    let key = match (
-        section.contains_key("databases"),
-        section.contains_key("database"),
-    ) {
+    let has = |key: &str| section.contains_key(key);
+    let key = match (has("databases"), has("database")) {
         (true, true) => {
             let both = format!("{} is given as well; keep one of the two", at("database"));
             return Err(wrong("databases", both));

@@ -65,7 +65,7 @@ pub(crate) async fn next(
     let asked = parse::next(request.uri().query())?;
     let wanted = parse::wanted(request.headers());
     body::nothing(&request, payload, http.body).await?;
-    let count = asked.count.map_or(1, parse::Count::get);
+    let count = asked.count.unwrap_or(1);
     let directory = &http.directory;
     let n_bytes = reply::most_bytes(directory, name.as_str(), &asked, wanted);
     let room = http.large_replies.take(n_bytes)?;

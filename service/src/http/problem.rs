@@ -261,7 +261,9 @@ impl From<SequenceError> for Problem {
             SequenceError::PeriodRemoved { .. } => Code::PeriodRemoved,
             SequenceError::TooManyPeriods { .. } => Code::TooManyPeriods,
             SequenceError::NotForKind | SequenceError::TimeOrdered { .. } => Code::NotForKind,
-            SequenceError::BatchTooLarge { .. } => Code::InvalidCount,
+            SequenceError::BatchTooLarge { .. } | SequenceError::TooLarge { .. } => {
+                Code::InvalidCount
+            }
             SequenceError::ClockBehind { .. } => Code::ClockBehind,
             SequenceError::ClockAhead { .. } => Code::ClockAhead,
             SequenceError::NoWorkerId { .. }
@@ -271,7 +273,6 @@ impl From<SequenceError> for Problem {
                 Code::SequenceExhausted
             }
             SequenceError::Retired { .. } => Code::SequenceRetired,
-            SequenceError::TooLarge { .. } => Code::InvalidCount,
             SequenceError::Definition(refused) => definition_code(refused),
             SequenceError::AlreadyExists { .. } => Code::AlreadyExists,
             SequenceError::VersionMismatch { .. } => Code::VersionMismatch,

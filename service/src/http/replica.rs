@@ -196,11 +196,7 @@ pub(crate) async fn replica(
         why: why.map(|(_, sentence)| sentence),
         live_sequences: directory.n_live(),
         token_needed: !http.administration.is_open(),
-        stores: directory
-            .health()
-            .into_iter()
-            .map(StoreReply::from)
-            .collect(),
+        stores: directory.health().into_iter().map(store_reply).collect(),
     }))
 }
 
@@ -254,26 +250,22 @@ pub(crate) async fn watch(request: HttpRequest, http: Data<Http>) -> Result<Http
     }))
 }
 
-impl From<StoreHealth> for StoreReply {
-    fn from(health: StoreHealth) -> Self {
-        let (databases, redis) = (health.databases.into_iter(), health.redis.into_iter());
-        Self {
-            name: health.store.into(),
-            kind: serving::word_of(health.kind),
-            databases: databases
-                .map(|one| DatabaseReply {
-                    database: one.database,
-                    up: one.is_up,
-                    went_back: one.went_back,
-                })
-                .collect(),
-            redis: redis
-                .map(|one| RedisReply {
-                    server: one.server,
-                    up: one.is_up,
-                })
-                .collect(),
-        }
+fn store_reply(health: StoreHealth) -> StoreReply {
+    let (databases, redis) = (health.databases.into_iter(), health.redis.into_iter());
+    let databases = databases.map(|one| DatabaseReply {
+        database: one.database,
+        up: one.is_up,
+        went_back: one.went_back,
+    });
+    let redis = redis.map(|one| RedisReply {
+        server: one.server,
+        up: one.is_up,
+    });
+    StoreReply {
+        name: health.store.into(),
+        kind: serving::word_of(health.kind),
+        databases: databases.collect(),
+        redis: redis.collect(),
     }
 }
 

@@ -50,15 +50,14 @@ pub(crate) struct ServingRedis {
 impl From<Serving> for ServingStore {
     fn from(serving: Serving) -> Self {
         let databases = serving.databases.into_iter();
+        let databases = databases.map(|one| ServingDatabase {
+            database: one.database,
+            up: one.is_up,
+        });
         Self {
             name: serving.store.into(),
             kind: word_of(serving.kind),
-            databases: databases
-                .map(|one| ServingDatabase {
-                    database: one.database,
-                    up: one.is_up,
-                })
-                .collect(),
+            databases: databases.collect(),
             redis: serving.redis.map(|redis| ServingRedis {
                 server: redis.server,
                 up: redis.is_up,

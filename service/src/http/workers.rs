@@ -93,7 +93,7 @@ pub(crate) async fn lease(
     let body = body::json(&request, payload, http.body).await?;
     let wanted = parse::workers::lease(&body)?;
     let held = http.directory.lease_worker(wanted).await?;
-    Ok(HttpResponse::Created().json(LeasedWorkerReply::from(held)))
+    Ok(HttpResponse::Created().json(leased(held)))
 }
 
 /// Renews a lease: `from_ms` stays, `until_ms` rises and never falls.
@@ -121,7 +121,7 @@ pub(crate) async fn renew(
     let directory = &http.directory;
     let key = directory.shown_lease(pool, worker, token)?;
     let lease = directory.renew_worker(&key, ttl).await?;
-    Ok(HttpResponse::Ok().json(LeasedWorkerReply::from(lease)))
+    Ok(HttpResponse::Ok().json(leased(lease)))
 }
 
 /// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`.
@@ -185,17 +185,15 @@ fn path(request: &HttpRequest) -> Result<(SequenceName, u32), Problem> {
     Ok((parse::name(path)?, parse::workers::worker(path)?))
 }
 
-impl From<LeaseGrant> for LeasedWorkerReply {
-    fn from(lease: LeaseGrant) -> Self {
-        let renew_after = lease.ttl / 3;
-        Self {
-            pool: lease.key.pool.name().into(),
-            worker: lease.key.worker,
-            token: lease.key.token().into(),
-            from_ms: values::UnixMilliseconds(lease.from_ms),
-            until_ms: values::UnixMilliseconds(lease.until_ms),
-            renew_after_ms: u64::try_from(renew_after.as_millis()).unwrap_or(u64::MAX),
-        }
+fn leased(lease: LeaseGrant) -> LeasedWorkerReply {
+    let renew_after = lease.ttl / 3;
+    LeasedWorkerReply {
+        pool: lease.key.pool.name().into(),
+        worker: lease.key.worker,
+        token: lease.key.token().into(),
+        from_ms: values::UnixMilliseconds(lease.from_ms),
+        until_ms: values::UnixMilliseconds(lease.until_ms),
+        renew_after_ms: u64::try_from(renew_after.as_millis()).unwrap_or(u64::MAX),
     }
 }
 

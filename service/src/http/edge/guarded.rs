@@ -281,7 +281,7 @@ impl<T: AsyncWrite + Unpin> Drop for Guarded<T> {
             let _ = self.write_held(&mut Context::from_waker(Waker::noop()));
         }
         self.progress.close();
-        self.watch.note_closed();
+        self.watch.metrics.open.decrement(1.0);
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Watch {
     now: Cell<u32>,
     is_crowded: Cell<bool>,
     connections: RefCell<Vec<Rc<ConnectionProgress>>>,
-    metrics: ConnectionsMetrics,
+    pub(super) metrics: ConnectionsMetrics,
 }
 
 impl Watch {
@@ -79,10 +79,6 @@ impl Watch {
 
     pub(crate) fn now(&self) -> u32 {
         self.now.get()
-    }
-
-    pub(crate) fn note_closed(&self) {
-        self.metrics.open.decrement(1.0);
     }
 
     pub(crate) fn count(&self, cut: Cut) {

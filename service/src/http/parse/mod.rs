@@ -32,17 +32,6 @@ pub(crate) const DEFAULT_LIMIT: u64 = 100;
 /// A version that no definition has. A condition with this version never holds.
 const NO_VERSION: i64 = -1;
 
-/// How many numbers a call asks for, 1 to [`MAX_COUNT`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Count(u64);
-
-impl Count {
-    /// Returns the number itself.
-    pub(crate) fn get(self) -> u64 {
-        self.0
-    }
-}
-
 /// The query of `blocks`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Blocks {
@@ -57,8 +46,9 @@ pub(crate) struct Blocks {
 pub(crate) struct Next {
     /// The period to count in, if the caller names one.
     pub(crate) period: Option<Period>,
-    /// How many numbers. `None` asks for one number, and for the reply of one number.
-    pub(crate) count: Option<Count>,
+    /// How many numbers, 1 to [`MAX_COUNT`]. `None` asks for one number, and for the reply of one
+    /// number.
+    pub(crate) count: Option<u64>,
     /// Whether the numbers have to be one unbroken range.
     pub(crate) contiguous: bool,
     /// Whether the reply has the printed ids next to the ranges.
@@ -124,7 +114,7 @@ const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 o
 pub(crate) fn next(query: Option<&str>) -> Result<Next, Problem> {
     let given = Parameters::read(query, &["count", "period", "contiguous", "ids"])?;
     let period = given.period()?;
-    let count = given.up_to("count", MAX_COUNT)?.map(Count);
+    let count = given.up_to("count", MAX_COUNT)?;
     Ok(Next {
         period,
         count,
