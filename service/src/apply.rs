@@ -46,8 +46,8 @@ pub struct ApplyOptions {
     pub quiet: bool,
 }
 
-/// Logs how far the checks of a long file are, after each twentieth of the file, but at most once in
-/// [`MIN_STEP`] definitions.
+/// Logs how far the checks of a long file are: after each twentieth of the file, but at most once
+/// in [`MIN_STEP`] definitions.
 fn note_progress(n_done: usize, n_all: usize) {
     let step = (n_all / PARTS).max(MIN_STEP);
     if n_done.is_multiple_of(step) {
