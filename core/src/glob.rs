@@ -55,13 +55,11 @@ impl Glob {
         if !text.contains(['*', '?', '[']) {
             SequenceName::check(text).map_err(InvalidGlob::NotOne)?;
         }
-        match ::glob::Pattern::new(text) {
-            Ok(pattern) => Ok(Self(pattern)),
-            Err(error) => Err(InvalidGlob::Set {
-                at: error.pos.saturating_add(1),
-                problem: "the set is not closed, or is empty",
-            }),
-        }
+        let pattern = ::glob::Pattern::new(text).map_err(|error| InvalidGlob::Set {
+            at: error.pos.saturating_add(1),
+            problem: "the set is not closed, or is empty",
+        })?;
+        Ok(Self(pattern))
     }
 
     /// Returns whether this pattern certainly fits all names that `other` fits. `false` says

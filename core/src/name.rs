@@ -1,7 +1,6 @@
 //! Defines the names of sequences. A text that does not fit is refused, and never changed.
 
-use std::borrow::{Borrow, Cow};
-use std::fmt;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -90,27 +89,35 @@ impl SequenceName {
     }
 }
 
-impl Borrow<str> for SequenceName {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
+/// Lets a shared text be printed, and found in a map, as its `str`.
+macro_rules! shared_text {
+    ($name:ident) => {
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(&*self.0, formatter)
+            }
+        }
+    };
 }
+pub(crate) use shared_text;
+
+shared_text!(SequenceName);
 
 impl AsRef<str> for SequenceName {
     fn as_ref(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Display for SequenceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for SequenceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
     }
 }
 

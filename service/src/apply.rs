@@ -37,35 +37,6 @@ const PARTS: usize = 20;
 /// The fewest definitions between two lines of the log. Fewer definitions take almost no time.
 const MIN_STEP: usize = 100;
 
-/// How many definitions of a file were, or would be, created, changed, left unchanged, or refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    n_created: usize,
-    n_changed: usize,
-    n_unchanged: usize,
-    n_refused: usize,
-}
-
-impl Counts {
-    fn of(outcomes: &[Result<Altered, StoreError>]) -> Self {
-        let mut counts = Self::default();
-        for outcome in outcomes {
-            let count = match outcome {
-                Err(_) => &mut counts.n_refused,
-                Ok(altered) if altered.before.is_none() => &mut counts.n_created,
-                Ok(altered) if is_changed(altered) => &mut counts.n_changed,
-                Ok(_) => &mut counts.n_unchanged,
-            };
-            *count += 1;
-        }
-        counts
-    }
-
-    fn n_sequences(self) -> usize {
-        self.n_created + self.n_changed + self.n_unchanged + self.n_refused
-    }
-}
-
 /// The options of `apply`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApplyOptions {
@@ -75,8 +46,8 @@ pub struct ApplyOptions {
     pub quiet: bool,
 }
 
-/// Logs how far the checks of a long file are, after each twentieth of the file, but at most once in
-/// [`MIN_STEP`] definitions.
+/// Logs how far the checks of a long file are: after each twentieth of the file, but at most once
+/// in [`MIN_STEP`] definitions.
 fn note_progress(n_done: usize, n_all: usize) {
     let step = (n_all / PARTS).max(MIN_STEP);
     if n_done.is_multiple_of(step) {
@@ -128,7 +99,12 @@ async fn apply_to(
     tell: &mut impl FnMut(String),
 ) -> Result<(), CommandFailure> {
     let planned = plan(stores, config, wanted, how).await?;
-    let counts = Counts::of(&planned);
+    let n_all = planned.len();
+    let accepted: Vec<&Altered> = planned.iter().flatten().collect();
+    let n_refused = n_all - accepted.len();
+    let n_created = accepted.iter().filter(|one| one.before.is_none()).count();
+    let n_unchanged = accepted.iter().filter(|one| !is_changed(one)).count();
+    let n_changed = accepted.len() - n_created - n_unchanged;
     for (wanted, outcome) in wanted.iter().zip(&planned) {
         match outcome {
             Ok(altered) if how.dry_run && !how.quiet => lines(wanted, altered, true, tell),
@@ -136,31 +112,21 @@ async fn apply_to(
             Err(error) => tell(refusal(wanted, error)),
         }
     }
-    if counts.n_refused > 0 && !faults::is(Fault::ApplyUnchecked) {
+    if n_refused > 0 && !faults::is(Fault::ApplyUnchecked) {
         return Err(CommandFailure::other(format!(
-            "{} of {} definitions cannot be made so; nothing was changed",
-            counts.n_refused,
-            counts.n_sequences()
+            "{n_refused} of {n_all} definitions cannot be made so; nothing was changed"
         )));
     }
     if how.dry_run {
         tell(format!(
-            "dry run, nothing was changed; of {} definitions {} would be created, {} changed, {} \
-             left unchanged",
-            counts.n_sequences(),
-            counts.n_created,
-            counts.n_changed,
-            counts.n_unchanged
+            "dry run, nothing was changed; of {n_all} definitions {n_created} would be created, \
+             {n_changed} changed, {n_unchanged} left unchanged"
         ));
         return Ok(());
     }
     carry_out(stores, config, wanted, &planned, how.quiet, tell).await?;
     tell(format!(
-        "{} definitions: {} created, {} changed, {} unchanged",
-        counts.n_sequences(),
-        counts.n_created,
-        counts.n_changed,
-        counts.n_unchanged
+        "{n_all} definitions: {n_created} created, {n_changed} changed, {n_unchanged} unchanged"
     ));
     Ok(())
 }
@@ -178,15 +144,9 @@ async fn plan(
     let mut n_created: HashMap<String, u64> = HashMap::new();
     for wanted in wanted {
         let mut change = define(config, wanted, true, Condition::None);
-        if let Act::Define {
-            change: wanted,
-            template,
-            ..
-        } = &change.act
-        {
-            let store = wanted.store.as_ref().unwrap_or(&template.store);
-            change.n_created = n_created.get(store).copied().unwrap_or(0);
-        }
+        let template = config.templates.behind(&wanted.name);
+        let store = wanted.change.store.as_ref().unwrap_or(&template.store);
+        change.n_created = n_created.get(store).copied().unwrap_or(0);
         let outcome = alter(stores, change).await?;
         if let Ok(planned) = &outcome
             && planned.before.is_none()
@@ -243,10 +203,7 @@ async fn carry_out(
             )
         };
         let outcome = alter(stores, change).await;
-        if outcome.is_err() {
-            tell(stopped());
-        }
-        match outcome? {
+        match outcome.inspect_err(|_| tell(stopped()))? {
             Ok(altered) => {
                 audit::note(&author, &wanted.name, &act, &altered);
                 if !quiet {

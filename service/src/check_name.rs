@@ -8,16 +8,9 @@ use odometer_core::{
     name::SequenceName,
     templates::{Template, TemplateChoice},
 };
-use serde::Serialize;
 
 use crate::command_failure::CommandFailure;
 use crate::config::Config;
-
-/// A file of definitions.
-#[derive(Serialize)]
-struct Definitions<'a> {
-    sequences: BTreeMap<&'a str, &'a Definition>,
-}
 
 /// Shows what a name that was never used gets, as a file of definitions with comments.
 ///
@@ -65,9 +58,8 @@ fn said(choice: TemplateChoice<'_>) -> String {
 }
 
 fn as_toml(name: &SequenceName, definition: &Definition) -> Result<String, CommandFailure> {
-    let definitions = Definitions {
-        sequences: BTreeMap::from([(name.as_str(), definition)]),
-    };
+    let sequences = BTreeMap::from([(name.as_str(), definition)]);
+    let definitions = BTreeMap::from([("sequences", sequences)]);
     toml_edit::ser::to_string_pretty(&definitions)
         .map_err(|error| CommandFailure::other(format!("{name} cannot be shown: {error}")))
 }

@@ -199,7 +199,7 @@ async fn ask_to_recover(
 async fn until_signal(
     command: impl Future<Output = Result<(), CommandFailure>>,
 ) -> Result<(), CommandFailure> {
-    let mut signals = received()?;
+    let mut signals = signals()?;
     tokio::select! {
         outcome = command => outcome,
         Some(signal) = signals.recv() => Err(CommandFailure::other(format!(
@@ -221,18 +221,18 @@ fn print(lines: Vec<String>) {
 async fn serve(config: &Config) -> Result<(), CommandFailure> {
     // Signals are received before anything starts, so a signal during the start also stops the
     // service in order.
-    let signals = received()?;
+    let signals = signals()?;
     Application::start(config).await?.run(signals).await
 }
 
-fn received() -> Result<Receiver<&'static str>, CommandFailure> {
-    signals().map_err(|error| CommandFailure::other(format!("signals cannot be received: {error}")))
-}
-
 /// Returns a channel that gets the name of each SIGTERM and SIGINT.
-fn signals() -> std::io::Result<Receiver<&'static str>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+fn signals() -> Result<Receiver<&'static str>, CommandFailure> {
+    let listen = |kind| {
+        signal(kind)
+            .map_err(|error| CommandFailure::other(format!("signals cannot be received: {error}")))
+    };
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
     let (sender, receiver) = mpsc::channel(2);
     tokio::spawn(async move {
         loop {

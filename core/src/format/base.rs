@@ -23,12 +23,8 @@ pub(crate) enum Base {
 impl Base {
     /// Returns the base that a pattern names.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        match name {
-            "b36" => Some(Self::Base36),
-            "b62" => Some(Self::Base62),
-            "crockford" => Some(Self::Crockford),
-            _ => None,
-        }
+        let named = [Self::Base36, Self::Base62, Self::Crockford];
+        named.into_iter().find(|base| base.name() == Some(name))
     }
 
     /// Returns the name of the base in a pattern; `None` for base 10, which has no name.

@@ -26,11 +26,8 @@ pub(crate) enum Check {
 impl Check {
     /// Returns the check that a pattern names.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        match name {
-            "luhn" => Some(Self::Luhn),
-            "mod97" => Some(Self::Mod97),
-            _ => None,
-        }
+        let checks = [Self::Luhn, Self::Mod97];
+        checks.into_iter().find(|check| check.name() == name)
     }
 
     /// Returns the name of the check in a pattern.

@@ -215,14 +215,9 @@ impl InvalidId {
     /// number.
     #[must_use]
     pub fn number(&self) -> Option<i64> {
-        match self {
-            Self::OutOfRange { value, .. } | Self::OffStep { value, .. } => Some(*value),
-            Self::Length { .. }
-            | Self::Literal { .. }
-            | Self::Digits { .. }
-            | Self::Period { .. }
-            | Self::CheckDigits { .. }
-            | Self::NotAsPrinted { .. } => None,
+        if let Self::OutOfRange { value, .. } | Self::OffStep { value, .. } = self {
+            return Some(*value);
         }
+        None
     }
 }

@@ -4,6 +4,7 @@ use super::base::Base;
 use super::check_digit::Check;
 use super::date::DatePart;
 use super::error::FormatError;
+use super::overflow::Overflow;
 
 /// Bounds the length of a pattern, in characters. An id is never longer than the pattern, one key
 /// and one number together.
@@ -52,6 +53,14 @@ pub(crate) struct Pattern {
 }
 
 impl NumberFormat {
+    /// Returns the highest number that can be printed: 2^63 − 1 if the width bounds no number.
+    pub(crate) fn highest(self, overflow: Overflow) -> i64 {
+        match (overflow, self.width) {
+            (Overflow::Refuse, width) if width > 0 => self.base.highest(width),
+            (Overflow::Refuse | Overflow::Widen, _) => i64::MAX,
+        }
+    }
+
     /// Returns the text between the braces of the number's field.
     pub(crate) fn field(self) -> String {
         let mut field = "value".to_owned();

@@ -70,11 +70,8 @@ impl Format {
     /// Returns whether the format prints decimal numbers and nothing else.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        let plain = NumberFormat {
-            base: Base::Decimal,
-            width: 0,
-        };
-        self.number == plain && self.parts.len() == 1
+        let is_bare = matches!((self.number.base, self.number.width), (Base::Decimal, 0));
+        is_bare && self.parts.len() == 1
     }
 
     /// Returns whether the definition can have the period, as far as the period's text shows.

@@ -10,16 +10,6 @@ use crate::period::{Period, PeriodKind};
 /// Bounds how many characters of a caller's text a message shows.
 const SHOWN: usize = 40;
 
-/// The facts about a period that the parts of an id show.
-#[derive(Default)]
-struct PeriodFields<'a> {
-    period: Option<&'a str>,
-    year: Option<&'a str>,
-    month: Option<&'a str>,
-    day: Option<&'a str>,
-    day_of_year: Option<&'a str>,
-}
-
 impl Definition {
     /// Returns the period and the number that an id was printed from.
     ///
@@ -52,12 +42,12 @@ impl Format {
     /// digits are verified, and a number that is written in another way is refused.
     pub fn read(&self, id: &str) -> Result<(Period, i64), InvalidId> {
         let cut = self.cut(id)?;
-        let mut told = PeriodFields::default();
         let mut number = None;
         let mut at = 0;
-        for (part, text) in self.parts.iter().zip(cut) {
+        for (part, text) in self.parts.iter().zip(cut.iter().copied()) {
             match part {
                 FormatPart::Text(expected) if text == expected => {}
+                FormatPart::Period | FormatPart::Date(_) => {}
                 FormatPart::Text(expected) => {
                     return Err(InvalidId::Literal {
                         expected: expected.clone(),
@@ -66,8 +56,6 @@ impl Format {
                     });
                 }
                 FormatPart::Value => number = Some(self.number(text, at)?),
-                FormatPart::Period => told.period = Some(text),
-                FormatPart::Date(part) => told.note(*part, text),
                 FormatPart::Check(check) => {
                     let before = id.as_bytes().get(..at).unwrap_or_default();
                     let expected = format!("{:0width$}", check.of(before), width = check.length());
@@ -79,7 +67,7 @@ impl Format {
             }
             at += text.len();
         }
-        let period = told.label(self.kind);
+        let period = self.label(&cut);
         if !self.has_period(&period) {
             return Err(InvalidId::Period { found: period });
         }
@@ -139,14 +127,8 @@ impl Format {
     fn run_of_digits(&self, id: &str) -> usize {
         let digits = self.digits();
         let fixed = |part: &FormatPart| self.length(part).fixed();
-        let value = self
-            .parts
-            .iter()
-            .position(|part| *part == FormatPart::Value);
-        let key = self
-            .parts
-            .iter()
-            .position(|part| *part == FormatPart::Period);
+        let at = |wanted: &FormatPart| self.parts.iter().position(|part| part == wanted);
+        let (value, key) = (at(&FormatPart::Value), at(&FormatPart::Period));
         let value_at = value.unwrap_or_default();
         let bytes = id.as_bytes();
         if key < value {
@@ -161,6 +143,33 @@ impl Format {
         let behind = self.parts.iter().skip(value_at + 1);
         let checks = behind.take_while(|part| matches!(part, FormatPart::Check(_)));
         run.saturating_sub(checks.filter_map(fixed).sum())
+    }
+
+    /// Returns the period, as far as the parts of an id show it. `cut` has their texts.
+    fn label(&self, cut: &[&str]) -> String {
+        let told = |wanted: FormatPart| {
+            let mut parts = self.parts.iter().zip(cut).rev();
+            parts
+                .find(|(part, _)| **part == wanted)
+                .map(|(_, text)| *text)
+        };
+        let part = |part| told(FormatPart::Date(part));
+        if let Some(period) = told(FormatPart::Period) {
+            return period.to_owned();
+        }
+        if self.kind == PeriodKind::None {
+            return String::new();
+        }
+        let year = part(DatePart::Year).unwrap_or_default();
+        let month = part(DatePart::Month).unwrap_or_default();
+        let day = part(DatePart::Day).unwrap_or_default();
+        match (self.kind, part(DatePart::DayOfYear)) {
+            (PeriodKind::Day, Some(of_year)) if month.is_empty() || day.is_empty() => {
+                let in_year = date::month_and_day(year, of_year);
+                format!("{year}{}", in_year.unwrap_or_else(|| of_year.to_owned()))
+            }
+            _ => format!("{year}{month}{day}"),
+        }
     }
 
     fn number(&self, text: &str, at: usize) -> Result<i64, InvalidId> {
@@ -204,37 +213,6 @@ impl Format {
         let alike = alike.take_while(|(printed, found)| printed == found);
         let at = alike.count() + 1;
         Err(InvalidId::NotAsPrinted { value, at })
-    }
-}
-
-impl<'a> PeriodFields<'a> {
-    fn note(&mut self, part: DatePart, text: &'a str) {
-        match part {
-            DatePart::Year => self.year = Some(text),
-            DatePart::ShortYear => {}
-            DatePart::Month => self.month = Some(text),
-            DatePart::Day => self.day = Some(text),
-            DatePart::DayOfYear => self.day_of_year = Some(text),
-        }
-    }
-
-    /// Returns the period, as far as the parts of the id show it.
-    fn label(&self, kind: PeriodKind) -> String {
-        if let Some(period) = self.period {
-            return period.to_owned();
-        }
-        if kind == PeriodKind::None {
-            return String::new();
-        }
-        let year = self.year.unwrap_or_default();
-        let (month, day) = (self.month.unwrap_or_default(), self.day.unwrap_or_default());
-        match (kind, self.day_of_year) {
-            (PeriodKind::Day, Some(of_year)) if month.is_empty() || day.is_empty() => {
-                let in_year = date::month_and_day(year, of_year);
-                format!("{year}{}", in_year.unwrap_or_else(|| of_year.to_owned()))
-            }
-            _ => format!("{year}{month}{day}"),
-        }
     }
 }
 

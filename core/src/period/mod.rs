@@ -18,14 +18,13 @@ pub use kind::PeriodKind;
 pub(crate) use year_start::YearStart;
 pub(crate) use zone::{find as find_zone, near as near_zones};
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-use crate::name::SequenceName;
+use crate::name::{SequenceName, shared_text};
 
 /// A period, which says which counter of its sequence is meant.
 ///
@@ -126,23 +125,7 @@ impl Default for Period {
     }
 }
 
-impl Borrow<str> for Period {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
-    }
-}
+shared_text!(Period);
 
 impl Serialize for Period {
     /// Writes the period as a string, or null if there is no period.

@@ -3,6 +3,7 @@
 //! A stretch of days is identified by its first day.
 
 use std::fmt::Write;
+use std::str::FromStr;
 
 use jiff::{
     ToSpan,
@@ -90,24 +91,20 @@ impl CalendarUnit {
     /// stretch.
     pub(crate) fn parse(self, label: &str) -> Option<Date> {
         let (year, rest) = label.split_at_checked(4)?;
-        let year = i16::try_from(digits(year)?).ok()?;
-        let two = |text: &str| i8::try_from(digits(text)?).ok();
+        let year = digits(year)?;
         let first = match self {
             Self::Day => {
                 let (month, day) = rest.split_at_checked(2)?;
-                let is_short = day.len() == 2;
-                Date::new(year, two(month)?, two(day)?)
-                    .ok()
-                    .filter(|_| is_short)
+                Date::new(year, two_digits(month)?, two_digits(day)?).ok()
             }
             Self::Week => {
-                let week = rest.strip_prefix('W').filter(|week| week.len() == 2)?;
-                let monday = ISOWeekDate::new(year, two(week)?, Weekday::Monday);
+                let week = two_digits(rest.strip_prefix('W')?)?;
+                let monday = ISOWeekDate::new(year, week, Weekday::Monday);
                 monday.ok().map(ISOWeekDate::date)
             }
-            Self::Month if rest.len() == 2 => Date::new(year, two(rest)?, 1).ok(),
+            Self::Month => Date::new(year, two_digits(rest)?, 1).ok(),
             Self::Year(start) if rest.is_empty() => start.in_year(year),
-            Self::Month | Self::Year(_) => None,
+            Self::Year(_) => None,
         }?;
         (first >= self.first()).then_some(first)
     }
@@ -124,9 +121,14 @@ impl CalendarUnit {
 }
 
 /// Reads a number that consists of ASCII digits only.
-fn digits(text: &str) -> Option<u16> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+fn digits<T: FromStr>(text: &str) -> Option<T> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
+}
+
+/// Reads a number of two digits, such as a month or an hour.
+pub(crate) fn two_digits(text: &str) -> Option<i8> {
+    digits(text).filter(|_| text.len() == 2)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use jiff::civil::Date;
 
+use super::unit::two_digits;
+
 /// A month and a day that every year has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct YearStart {
@@ -17,11 +19,7 @@ impl YearStart {
             return Err("must be a day that every year has");
         }
         let (month, day) = text.split_once('-').ok_or(UNFIT)?;
-        let two = |text: &str| {
-            let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse::<i8>().ok().filter(|_| is_number)
-        };
-        let (month, day) = two(month).zip(two(day)).ok_or(UNFIT)?;
+        let (month, day) = two_digits(month).zip(two_digits(day)).ok_or(UNFIT)?;
         // 2026 is not a leap year.
         Date::new(2026, month, day).map_err(|_| UNFIT)?;
         Ok(Self { month, day })

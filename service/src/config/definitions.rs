@@ -1,10 +1,11 @@
 //! Reads a file of definitions for `odometer apply`: tables `[sequences.NAME]`.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use odometer_core::{definition::DefinitionChange, name::SequenceName};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toml_edit::{ImDocument, Item, TableLike};
 
 use super::ConfigError;
@@ -52,10 +53,14 @@ struct Wrong {
 }
 
 fn parse(content: &str) -> Result<Vec<WantedDefinition>, Wrong> {
-    let document = ImDocument::parse(content).map_err(|error| Wrong {
+    let unread = |span: Option<Range<usize>>, problem: String| Wrong {
         key: None,
-        line: error.span().map(|span| line_at(content, span.start)),
-        problem: format!("not a TOML file: {}", error.message()),
+        line: span.map(|span| line_at(content, span.start)),
+        problem,
+    };
+    let document = ImDocument::parse(content).map_err(|error| {
+        let problem = format!("not a TOML file: {}", error.message());
+        unread(error.span(), problem)
     })?;
     let at = |path: &[&str], problem: String| Wrong {
         key: Some(shown(path)),
@@ -73,16 +78,20 @@ fn parse(content: &str) -> Result<Vec<WantedDefinition>, Wrong> {
         let problem = "it defines nothing; give tables [sequences.NAME]";
         return Err(at(&["sequences"], problem.to_owned()));
     };
-    let mut values = values(content)?;
+    let values: Result<Value, _> = toml_edit::de::from_str(content);
+    let values = values.map_err(|error| unread(error.span(), error.message().to_owned()))?;
     let mut wanted = Vec::new();
     for (text, _) in sequences.iter() {
         let of_name = ["sequences", text];
         let name = SequenceName::parse(text).map_err(|error| at(&of_name, error.to_string()))?;
-        let Some(Value::Object(section)) = values.remove(text) else {
+        let Some(section) = values
+            .get("sequences")
+            .and_then(|all| all.get(text)?.as_object())
+        else {
             let problem = "give a table with fields of a definition".to_owned();
             return Err(at(&of_name, problem));
         };
-        let change = fields::change(&section, &[]).map_err(|wrong| {
+        let change = fields::change(section, &[]).map_err(|wrong| {
             let inner = wrong.field.split('.');
             let path: Vec<&str> = of_name.into_iter().chain(inner).collect();
             at(&path, wrong.problem)
@@ -90,20 +99,6 @@ fn parse(content: &str) -> Result<Vec<WantedDefinition>, Wrong> {
         wanted.push(WantedDefinition { name, change });
     }
     Ok(wanted)
-}
-
-/// Returns the tables of `sequences`, as values.
-fn values(content: &str) -> Result<Map<String, Value>, Wrong> {
-    let read: Result<Value, _> = toml_edit::de::from_str(content);
-    let mut read = read.map_err(|error| Wrong {
-        key: None,
-        line: error.span().map(|span| line_at(content, span.start)),
-        problem: error.message().to_owned(),
-    })?;
-    match read.get_mut("sequences").map(Value::take) {
-        Some(Value::Object(values)) => Ok(values),
-        Some(_) | None => Ok(Map::new()),
-    }
 }
 
 /// Returns a path as it is written in the file.

@@ -19,6 +19,16 @@ pub(crate) struct WrongField {
     pub(crate) problem: String,
 }
 
+impl WrongField {
+    /// Returns the key of the field in a section, or the section if no field is named.
+    pub(crate) fn key_below(&self, section: &str) -> String {
+        match self.field.as_str() {
+            "" => section.to_owned(),
+            field => format!("{section}.{field}"),
+        }
+    }
+}
+
 /// The known fields of a definition. Fields of a block begin with `block.`, fields of a layout with
 /// `layout.`.
 static KNOWN: LazyLock<Vec<String>> = LazyLock::new(|| {

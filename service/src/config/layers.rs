@@ -130,16 +130,6 @@ struct Layer {
     read_from_files: Vec<String>,
 }
 
-impl Layer {
-    fn new(origin: ConfigLayer, values: Dict) -> Self {
-        Self {
-            origin,
-            values,
-            read_from_files: Vec::new(),
-        }
-    }
-}
-
 impl Provider for Layer {
     fn metadata(&self) -> Metadata {
         let (origin, from_files) = (self.origin.clone(), self.read_from_files.clone());
@@ -173,14 +163,16 @@ pub(crate) fn read(flags: &Flags, environment: &Environment) -> Result<Figment, 
         flags_layer(flags)?,
     ];
     let mut merged = Figment::new();
-    for mut layer in layers {
-        read_secrets(&mut layer)?;
-        merged = merged.merge(layer);
+    for (origin, values) in layers {
+        merged = merged.merge(with_secrets(origin, values)?);
     }
     Ok(merged)
 }
 
-fn file_layer(flags: &Flags, environment: &Environment) -> Result<Layer, ConfigError> {
+fn file_layer(
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<(ConfigLayer, Dict), ConfigError> {
     let named = match &flags.config {
         Some(path) => Some(path.clone()),
         None => environment.get("ODOMETER_CONFIG").map(PathBuf::from),
@@ -203,7 +195,7 @@ fn file_layer(flags: &Flags, environment: &Environment) -> Result<Layer, ConfigE
         .map_err(|error| refused(without_excerpt(&error.to_string())))?
         .remove(&Profile::Default)
         .unwrap_or_default();
-    Ok(Layer::new(ConfigLayer::File(path), values))
+    Ok((ConfigLayer::File(path), values))
 }
 
 /// Returns what is wrong with a TOML file, without the line in question. That line may hold a
@@ -224,15 +216,15 @@ fn without_excerpt(message: &str) -> String {
     format!("not a TOML file: {}", kept.join(": "))
 }
 
-fn database_url_layer(environment: &Environment) -> Result<Layer, ConfigError> {
+fn database_url_layer(environment: &Environment) -> Result<(ConfigLayer, Dict), ConfigError> {
     let mut values = Dict::new();
     if let Some(url) = environment.text("DATABASE_URL")? {
         values.insert("database_url".into(), Value::from(url));
     }
-    Ok(Layer::new(ConfigLayer::DatabaseUrl, values))
+    Ok((ConfigLayer::DatabaseUrl, values))
 }
 
-fn environment_layer(environment: &Environment) -> Result<Layer, ConfigError> {
+fn environment_layer(environment: &Environment) -> Result<(ConfigLayer, Dict), ConfigError> {
     let mut values = Dict::new();
     for (variable, value) in environment.keys()? {
         let key = variable.to_lowercase();
@@ -241,10 +233,10 @@ fn environment_layer(environment: &Environment) -> Result<Layer, ConfigError> {
             ConfigError::new(format!("environment variable {PREFIX}{variable}"), problem)
         })?;
     }
-    Ok(Layer::new(ConfigLayer::Environment, values))
+    Ok((ConfigLayer::Environment, values))
 }
 
-fn flags_layer(flags: &Flags) -> Result<Layer, ConfigError> {
+fn flags_layer(flags: &Flags) -> Result<(ConfigLayer, Dict), ConfigError> {
     let mut values = Dict::new();
     for setting in &flags.set {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
@@ -272,7 +264,7 @@ fn flags_layer(flags: &Flags) -> Result<Layer, ConfigError> {
                 .map_err(|problem| ConfigError::new(format!("--{}", path.join("-")), problem))?;
         }
     }
-    Ok(Layer::new(ConfigLayer::Flags, values))
+    Ok((ConfigLayer::Flags, values))
 }
 
 /// Puts `value` at `path`, and creates the sections on the way.
@@ -307,21 +299,23 @@ pub(crate) fn gives_database_url(layers: &Figment) -> bool {
     given_by.is_some_and(|layer| layer.name != PLATFORM)
 }
 
-/// Replaces each `<secret>_file` by the content of that file.
-fn read_secrets(layer: &mut Layer) -> Result<(), ConfigError> {
-    let origin = &layer.origin;
-    let mut read = read_secrets_of(&mut layer.values, &SECRETS, |key| origin.name(&[key]))?;
-    if let Some(Value::Dict(_, stores)) = layer.values.get_mut("stores") {
+/// Returns a layer in which each `<secret>_file` is replaced by the content of that file.
+fn with_secrets(origin: ConfigLayer, mut values: Dict) -> Result<Layer, ConfigError> {
+    let mut read_from_files = read_secrets_of(&mut values, &SECRETS, |key| origin.name(&[key]))?;
+    if let Some(Value::Dict(_, stores)) = values.get_mut("stores") {
         for (name, store) in stores {
             if let Value::Dict(_, store) = store {
                 let named = |key: &str| origin.name(&["stores", name, key]);
                 let of_store = read_secrets_of(store, &STORE_SECRETS, named)?;
-                read.extend(of_store.iter().map(|key| format!("stores.{name}.{key}")));
+                read_from_files.extend(of_store.iter().map(|key| format!("stores.{name}.{key}")));
             }
         }
     }
-    layer.read_from_files = read;
-    Ok(())
+    Ok(Layer {
+        origin,
+        values,
+        read_from_files,
+    })
 }
 
 /// Replaces the `_file` keys of one section, and returns the keys that were read.

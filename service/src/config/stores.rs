@@ -138,10 +138,8 @@ fn store(layers: &Figment, name: &str, section: &Dict) -> Result<StoreConfig, Co
         let problem = format!("there is no such key; known here are {}", KEYS.join(", "));
         return Err(wrong(unknown, problem));
     }
-    let key = match (
-        section.contains_key("databases"),
-        section.contains_key("database"),
-    ) {
+    let has = |key: &str| section.contains_key(key);
+    let key = match (has("databases"), has("database")) {
         (true, true) => {
             let both = format!("{} is given as well; keep one of the two", at("database"));
             return Err(wrong("databases", both));
@@ -253,14 +251,9 @@ fn fallback(section: &Dict, redis: &[Secret]) -> Result<Fallback, String> {
 }
 
 fn durability(section: &Dict) -> Result<Option<Durability>, String> {
-    let Some(value) = section.get("durability") else {
-        return Ok(None);
-    };
-    match value.as_str() {
-        Some("full") => Ok(Some(Durability::Full)),
-        Some("weak") => Ok(Some(Durability::Weak)),
-        Some(_) | None => Err("give \"full\" or \"weak\"".to_owned()),
-    }
+    let durability = section.get("durability").map(Value::deserialize);
+    let durability = durability.transpose();
+    durability.map_err(|_| "give \"full\" or \"weak\"".to_owned())
 }
 
 /// Checks that no database belongs to two stores, or to one store twice.

@@ -44,10 +44,7 @@ pub(crate) fn read(
     let mut rules = Vec::new();
     for (index, section) in sections(layers)?.iter().enumerate() {
         let refused = |wrong: WrongField| {
-            let mut key = format!("template[{index}]");
-            if !wrong.field.is_empty() {
-                key = format!("{key}.{}", wrong.field);
-            }
+            let key = wrong.key_below(&format!("template[{index}]"));
             let problem = match section.get("match").and_then(Value::as_str) {
                 Some(glob) if wrong.field != "match" => {
                     format!("{} (its match is {glob:?})", wrong.problem)
@@ -77,12 +74,7 @@ fn default(layers: &Figment, stores: &StoresConfig) -> Result<Arc<Definition>, C
         return Ok(Arc::default());
     };
     let refused = |wrong: WrongField| {
-        let key = if wrong.field.is_empty() {
-            "default".to_owned()
-        } else {
-            format!("default.{}", wrong.field)
-        };
-        ConfigError::new(name_of(layers, &key), wrong.problem)
+        ConfigError::new(name_of(layers, &wrong.key_below("default")), wrong.problem)
     };
     let mut given: Value = given
         .deserialize()

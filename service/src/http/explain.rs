@@ -2,7 +2,7 @@
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use odometer_sequence::explain::{Explanation, NumberFate, NumberOrigin};
+use odometer_sequence::explain::NumberFate;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -19,21 +19,18 @@ use super::{parse, suggestions};
 #[derive(Serialize, ToSchema)]
 #[schema(as = ExplainedNumber)]
 pub(crate) struct ExplainReply {
-    #[schema(value_type = values::SequenceName)]
-    sequence: String,
+    sequence: values::SequenceName,
     /// The period of the number; null if the sequence counts without periods.
-    #[schema(value_type = Option<values::Period>)]
-    period: Option<String>,
+    period: Option<values::Period>,
     /// The bare number.
-    #[schema(value_type = values::NumberString, example = "42")]
-    value: String,
+    #[schema(example = "42")]
+    value: values::NumberString,
     fate: FateReply,
     /// The start of the program that reserved the block; null if the journal has no row of it.
     #[schema(example = "host-4711-f27ed21c")]
     holder: Option<String>,
     /// When the block was reserved; null if the journal has no row of it.
-    #[schema(value_type = Option<values::Timestamp>)]
-    reserved_at: Option<String>,
+    reserved_at: Option<values::Timestamp>,
     block: Option<ExplainedBlock>,
 }
 
@@ -41,11 +38,11 @@ pub(crate) struct ExplainReply {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ExplainedBlock {
     /// The first number.
-    #[schema(value_type = values::NumberString, example = "1")]
-    first: String,
+    #[schema(example = "1")]
+    first: values::NumberString,
     /// The last number.
-    #[schema(value_type = values::NumberString, example = "100")]
-    last: String,
+    #[schema(example = "100")]
+    last: values::NumberString,
     /// The distance between two numbers.
     #[schema(minimum = 1, example = 1)]
     step: i64,
@@ -90,32 +87,20 @@ pub(crate) async fn explain(
         .explain(&name, &asked.id, asked.period.as_ref())
         .await;
     let explanation = suggestions::with_suggestions(&http, explanation).await?;
-    Ok(HttpResponse::Ok().json(ExplainReply::from(explanation)))
-}
-
-impl From<Explanation> for ExplainReply {
-    fn from(explanation: Explanation) -> Self {
-        let block = explanation.block;
-        Self {
-            sequence: explanation.key.sequence.to_string(),
-            period: explanation.key.period.shown().map(ToOwned::to_owned),
-            value: explanation.value.to_string(),
-            fate: explanation.fate.into(),
-            holder: explanation.holder,
-            reserved_at: block.as_ref().and_then(|block| rfc_3339(block.reserved_at)),
-            block: block.map(ExplainedBlock::from),
-        }
-    }
-}
-
-impl From<NumberOrigin> for ExplainedBlock {
-    fn from(block: NumberOrigin) -> Self {
-        Self {
-            first: block.first.to_string(),
-            last: block.last.to_string(),
+    let (key, block) = (explanation.key, explanation.block);
+    Ok(HttpResponse::Ok().json(ExplainReply {
+        sequence: key.sequence.into(),
+        period: key.period.shown().map(Into::into),
+        value: explanation.value.into(),
+        fate: explanation.fate.into(),
+        holder: explanation.holder,
+        reserved_at: block.as_ref().and_then(|block| rfc_3339(block.reserved_at)),
+        block: block.map(|block| ExplainedBlock {
+            first: block.first.into(),
+            last: block.last.into(),
             step: block.step,
-        }
-    }
+        }),
+    }))
 }
 
 impl From<NumberFate> for FateReply {

@@ -2,6 +2,7 @@
 //! can be called.
 
 use actix_web::HttpResponse;
+use actix_web::body::MessageBody;
 use actix_web::http::header;
 use actix_web::web::Data;
 use odometer_sequence::Readiness;
@@ -11,6 +12,8 @@ use super::state::Http;
 
 /// The media type of a scrape: Prometheus text format 0.0.4.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Says that the process runs.
 #[utoipa::path(
@@ -22,7 +25,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
         content_type = "text/plain", example = "alive\n"))
 )]
 pub(crate) async fn livez() -> HttpResponse {
-    text("alive\n")
+    reply(TEXT, "alive\n")
 }
 
 /// Says whether calls should be sent to this replica.
@@ -37,7 +40,7 @@ pub(crate) async fn livez() -> HttpResponse {
 )]
 pub(crate) async fn readyz(http: Data<Http>) -> Result<HttpResponse, Problem> {
     match why_not_ready(http.directory.readiness()) {
-        None => Ok(text("ready\n")),
+        None => Ok(reply(TEXT, "ready\n")),
         Some((code, sentence)) => Err(Problem::new(code, sentence)),
     }
 }
@@ -73,9 +76,7 @@ pub(crate) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)
 )]
 pub(crate) async fn metrics(http: Data<Http>) -> HttpResponse {
     http.directory.publish_metrics();
-    HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, PROMETHEUS))
-        .body(http.exposition.render())
+    reply(PROMETHEUS, http.exposition.render())
 }
 
 /// This description.
@@ -87,13 +88,11 @@ pub(crate) async fn metrics(http: Data<Http>) -> HttpResponse {
     responses((status = 200, description = "OpenAPI 3.1.", body = Object))
 )]
 pub(crate) async fn openapi(http: Data<Http>) -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, "application/json"))
-        .body(http.openapi.clone())
+    reply("application/json", http.openapi.clone())
 }
 
-fn text(body: &'static str) -> HttpResponse {
+fn reply(media_type: &'static str, body: impl MessageBody + 'static) -> HttpResponse {
     HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, "text/plain; charset=utf-8"))
+        .insert_header((header::CONTENT_TYPE, media_type))
         .body(body)
 }

@@ -148,7 +148,7 @@ impl<S> WarmFirst<S> {
         if large_replies::is_large(reply::most_bytes(directory, plain.name, asked, wanted)) {
             return None;
         }
-        let batch = (count.get(), asked.contiguous);
+        let batch = (count, asked.contiguous);
         let taken = pinned.take_batch(plain.name, period, batch)?;
         let ranges = taken.numbers.as_slice();
         Some(reply::batch(taken.shown(), ranges, asked.ids, wanted))
@@ -280,7 +280,7 @@ mod tests {
             .insert_header(("accept", "Text/Plain"))
             .to_srv_request();
         let plain = PlainRequest::read(request.head()).unwrap();
-        assert_eq!(plain.asked.count.map(parse::Count::get), Some(7));
+        assert_eq!(plain.asked.count, Some(7));
         assert!(!plain.asked.ids && !plain.asked.contiguous);
         assert_eq!(plain.wanted, MediaType::Text);
         let browser = post(NEXT).insert_header(("accept", "application/json, text/plain, */*"));

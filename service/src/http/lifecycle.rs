@@ -22,35 +22,31 @@ use super::{body, parse, suggestions};
 #[derive(Serialize, ToSchema)]
 #[schema(as = AdvancedSequence)]
 pub(crate) struct AdvancedReply {
-    #[schema(value_type = values::SequenceName)]
-    sequence: String,
+    sequence: values::SequenceName,
     /// Nothing below this number of the sequence is issued any more.
-    #[schema(value_type = values::NumberString, example = "5001")]
-    floor: String,
+    #[schema(example = "5001")]
+    floor: values::NumberString,
     /// Whether the floor has risen; it never falls.
     advanced: bool,
     /// The first number that is not reserved.
-    #[schema(value_type = values::NumberString, example = "5001")]
-    high_water_mark: String,
+    #[schema(example = "5001")]
+    high_water_mark: values::NumberString,
     /// By this time it holds at every replica that reaches the database; here it holds now.
-    #[schema(value_type = values::Timestamp)]
-    everywhere_by: String,
+    everywhere_by: values::Timestamp,
 }
 
 /// A sequence that goes on.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RestoredSequence)]
 pub(crate) struct RestoredReply {
-    #[schema(value_type = values::SequenceName)]
-    sequence: String,
+    sequence: values::SequenceName,
     /// `false` if the sequence was not retired.
     restored: bool,
     /// The first number that is not reserved.
-    #[schema(value_type = values::NumberString, example = "5001")]
-    high_water_mark: String,
+    #[schema(example = "5001")]
+    high_water_mark: values::NumberString,
     /// By this time it holds at every replica that reaches the database; here it holds now.
-    #[schema(value_type = values::Timestamp)]
-    everywhere_by: String,
+    everywhere_by: values::Timestamp,
 }
 
 /// Lets nothing below a floor be issued any more.
@@ -91,10 +87,10 @@ pub(crate) async fn advance(
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .json(AdvancedReply {
-            sequence: name.to_string(),
-            floor: stands.floor.to_string(),
+            sequence: name.into(),
+            floor: stands.floor.into(),
             advanced: stands.changed,
-            high_water_mark: stands.high_water_mark.to_string(),
+            high_water_mark: stands.high_water_mark.into(),
             everywhere_by: everywhere_by(&http),
         }))
 }
@@ -152,9 +148,9 @@ pub(crate) async fn restore(
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .json(RestoredReply {
-            sequence: name.to_string(),
+            sequence: name.into(),
             restored: stands.changed,
-            high_water_mark: stands.high_water_mark.to_string(),
+            high_water_mark: stands.high_water_mark.into(),
             everywhere_by: everywhere_by(&http),
         }))
 }
@@ -190,7 +186,7 @@ pub(crate) async fn remove_period(
 }
 
 /// Returns the time by which a change that is in the store now holds everywhere.
-fn everywhere_by(http: &Http) -> String {
+fn everywhere_by(http: &Http) -> values::Timestamp {
     let by = SystemTime::now().checked_add(http.definition_refresh);
     by.and_then(rfc_3339).unwrap_or_default()
 }

@@ -21,17 +21,14 @@ use super::{body, parse, reply, suggestions};
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReservedBlock)]
 pub(crate) struct ReservedReply {
-    #[schema(value_type = values::SequenceName)]
-    sequence: String,
+    sequence: values::SequenceName,
     /// The period of the numbers; null if the sequence counts without periods.
-    #[schema(value_type = Option<values::Period>)]
-    period: Option<String>,
+    period: Option<values::Period>,
     /// The first number.
-    #[schema(value_type = values::NumberString)]
-    first: String,
+    first: values::NumberString,
     /// The last number.
-    #[schema(value_type = values::NumberString, example = "2000")]
-    last: String,
+    #[schema(example = "2000")]
+    last: values::NumberString,
     /// How many numbers.
     #[schema(minimum = 1, example = 1000)]
     count: u64,
@@ -68,7 +65,7 @@ pub(crate) async fn next(
     let asked = parse::next(request.uri().query())?;
     let wanted = parse::wanted(request.headers());
     body::nothing(&request, payload, http.body).await?;
-    let count = asked.count.map_or(1, parse::Count::get);
+    let count = asked.count.unwrap_or(1);
     let directory = &http.directory;
     let n_bytes = reply::most_bytes(directory, name.as_str(), &asked, wanted);
     let room = http.large_replies.take(n_bytes)?;
@@ -110,10 +107,10 @@ pub(crate) async fn blocks(
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
     let key = issued.key;
     Ok(HttpResponse::Ok().json(ReservedReply {
-        sequence: key.sequence.to_string(),
-        period: key.period.shown().map(ToOwned::to_owned),
-        first: block.first().to_string(),
-        last: block.last().to_string(),
+        sequence: key.sequence.into(),
+        period: key.period.shown().map(Into::into),
+        first: block.first().into(),
+        last: block.last().into(),
         count: block.count(),
         step: block.step(),
     }))

@@ -15,18 +15,16 @@ use super::{body, parse, suggestions};
 #[derive(Serialize, ToSchema)]
 #[schema(as = ParsedNumber)]
 pub(crate) struct ParsedReply {
-    #[schema(value_type = values::SequenceName)]
-    sequence: String,
+    sequence: values::SequenceName,
     /// The period of the number; null if the sequence counts without periods.
-    #[schema(value_type = Option<values::Period>)]
-    period: Option<String>,
+    period: Option<values::Period>,
     /// The bare number.
-    #[schema(value_type = values::NumberString, example = "42")]
-    value: String,
+    #[schema(example = "42")]
+    value: values::NumberString,
     /// When the id was made, to the layout's unit. Present for kind `snowflake` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = values::Timestamp, required = false)]
-    time: Option<String>,
+    time: Option<values::Timestamp>,
     /// Which worker made the id. Present for kind `snowflake` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = values::WorkerId, required = false)]
@@ -63,9 +61,9 @@ pub(crate) async fn parse(
     let read = http.directory.read(&name, &id).await;
     let (key, value, stamp) = suggestions::with_suggestions(&http, read).await?;
     Ok(HttpResponse::Ok().json(ParsedReply {
-        sequence: key.sequence.to_string(),
-        period: key.period.shown().map(ToOwned::to_owned),
-        value: value.to_string(),
+        sequence: key.sequence.into(),
+        period: key.period.shown().map(Into::into),
+        value: value.into(),
         time: stamp.and_then(|stamp| moment(stamp.time_ms)),
         worker: stamp.map(|stamp| stamp.worker),
         counter: stamp.map(|stamp| stamp.counter),

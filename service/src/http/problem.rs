@@ -8,7 +8,7 @@ use std::fmt;
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::{HttpResponse, ResponseError};
-use odometer_core::definition::DefinitionError;
+use odometer_core::definition::{ChangeError, DefinitionError};
 use odometer_core::name::InvalidName;
 use odometer_core::period::InvalidPeriod;
 use odometer_sequence::{
@@ -219,16 +219,31 @@ impl ResponseError for Problem {
     }
 }
 
-impl From<InvalidName> for Problem {
-    fn from(error: InvalidName) -> Self {
-        Self::new(Code::InvalidName, error.to_string())
-    }
+/// Says which code an error has. Its sentence is the detail of the problem.
+macro_rules! problem_of {
+    ($($error:ty => $code:expr;)+) => {
+        $(
+            impl From<$error> for Problem {
+                fn from(error: $error) -> Self {
+                    let code_of: fn(&$error) -> Code = $code;
+                    Self::new(code_of(&error), error.to_string())
+                }
+            }
+        )+
+    };
 }
 
-impl From<InvalidPeriod> for Problem {
-    fn from(error: InvalidPeriod) -> Self {
-        Self::new(Code::InvalidPeriod, error.to_string())
-    }
+problem_of! {
+    InvalidName => |_| Code::InvalidName;
+    InvalidPeriod => |_| Code::InvalidPeriod;
+    ChangeError => |error| match error {
+        ChangeError::NotJson { .. } => Code::InvalidBody,
+        ChangeError::Wrong { .. } => Code::InvalidDefinition,
+    };
+    WorkerError => |error| match error {
+        WorkerError::Lease(refused) => lease_code(refused),
+        WorkerError::Draining => Code::Draining,
+    };
 }
 
 impl From<SequenceError> for Problem {
@@ -246,7 +261,9 @@ impl From<SequenceError> for Problem {
             SequenceError::PeriodRemoved { .. } => Code::PeriodRemoved,
             SequenceError::TooManyPeriods { .. } => Code::TooManyPeriods,
             SequenceError::NotForKind | SequenceError::TimeOrdered { .. } => Code::NotForKind,
-            SequenceError::BatchTooLarge { .. } => Code::InvalidCount,
+            SequenceError::BatchTooLarge { .. } | SequenceError::TooLarge { .. } => {
+                Code::InvalidCount
+            }
             SequenceError::ClockBehind { .. } => Code::ClockBehind,
             SequenceError::ClockAhead { .. } => Code::ClockAhead,
             SequenceError::NoWorkerId { .. }
@@ -256,7 +273,6 @@ impl From<SequenceError> for Problem {
                 Code::SequenceExhausted
             }
             SequenceError::Retired { .. } => Code::SequenceRetired,
-            SequenceError::TooLarge { .. } => Code::InvalidCount,
             SequenceError::Definition(refused) => definition_code(refused),
             SequenceError::AlreadyExists { .. } => Code::AlreadyExists,
             SequenceError::VersionMismatch { .. } => Code::VersionMismatch,
@@ -277,16 +293,6 @@ impl From<SequenceError> for Problem {
             return problem.after_ms(wait_ms);
         }
         problem
-    }
-}
-
-impl From<WorkerError> for Problem {
-    fn from(error: WorkerError) -> Self {
-        let code = match &error {
-            WorkerError::Lease(refused) => lease_code(refused),
-            WorkerError::Draining => Code::Draining,
-        };
-        Self::new(code, error.to_string())
     }
 }
 

@@ -56,17 +56,11 @@ impl RepeatedLines {
     }
 }
 
-impl Refused {
-    fn sequence(&self) -> Option<&str> {
-        match self {
-            Self::Sequence(name) => Some(name.as_str()),
-            Self::Code(_) => None,
-        }
-    }
-}
-
 fn write_refused(line: &Line<Refused>) {
-    let sequence = line.key.as_ref().and_then(Refused::sequence);
+    let sequence = match &line.key {
+        Some(Refused::Sequence(name)) => Some(name.as_str()),
+        Some(Refused::Code(_)) | None => None,
+    };
     let (error, n_untold) = (&*line.what, line.n_untold);
     tracing::warn!(sequence, error, n_untold, "a call was refused");
 }

@@ -7,9 +7,7 @@ use odometer_core::{
     definition::{Kind, Order},
     period::PeriodKind,
 };
-use odometer_sequence::description::{
-    BlockState, LivePage, LiveSequence, StoreHealth, UsageSecond,
-};
+use odometer_sequence::description::{BlockState, LiveSequence, StoreHealth};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -34,8 +32,7 @@ pub(crate) struct Replica {
     #[schema(example = "0.1.0")]
     version: &'static str,
     /// When the process began to listen.
-    #[schema(value_type = values::Timestamp)]
-    started: String,
+    started: values::Timestamp,
     /// What `/readyz` says.
     ready: bool,
     /// Why the replica is not ready; null if it is.
@@ -54,8 +51,7 @@ pub(crate) struct Replica {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplicaStore)]
 pub(crate) struct StoreReply {
-    #[schema(value_type = values::StoreName)]
-    name: String,
+    name: values::StoreName,
     #[schema(value_type = values::StoreKind)]
     kind: &'static str,
     /// The databases, in the order of the configuration.
@@ -96,16 +92,14 @@ pub(crate) struct LivePageReply {
     sequences: Vec<LiveSequenceReply>,
     /// The `after` of the next page; null on the last page. A page may be short, even empty, and
     /// not be the last.
-    #[schema(value_type = Option<values::SequenceName>)]
-    next: Option<String>,
+    next: Option<values::SequenceName>,
 }
 
 /// A sequence, as this replica's memory knows it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LiveSequence)]
 pub(crate) struct LiveSequenceReply {
-    #[schema(value_type = values::SequenceName)]
-    sequence: String,
+    sequence: values::SequenceName,
     #[schema(value_type = values::SequenceKind)]
     kind: Kind,
     #[schema(value_type = values::SequenceOrder)]
@@ -113,17 +107,14 @@ pub(crate) struct LiveSequenceReply {
     #[schema(value_type = values::PeriodKind)]
     counts_by: PeriodKind,
     /// The store that keeps the sequence.
-    #[schema(value_type = values::StoreName)]
-    store: String,
+    store: values::StoreName,
     /// Whether the sequence is retired, as far as this replica has heard.
     retired: bool,
     /// The period that the other fields speak of; null if the sequence counts without periods or
     /// by keys.
-    #[schema(value_type = Option<values::Period>)]
-    period: Option<String>,
+    period: Option<values::Period>,
     /// When that period ends; null if it is not one of a calendar.
-    #[schema(value_type = Option<values::Timestamp>)]
-    period_ends: Option<String>,
+    period_ends: Option<values::Timestamp>,
     /// Periods in memory; null if the sequence counts without periods.
     #[schema(example = 2)]
     periods: Option<usize>,
@@ -162,8 +153,7 @@ pub(crate) struct LiveSequenceReply {
 #[derive(Serialize, ToSchema)]
 #[schema(as = WatchedSequence)]
 pub(crate) struct WatchedReply {
-    #[schema(value_type = values::SequenceName)]
-    sequence: String,
+    sequence: values::SequenceName,
     /// The sequence; null if it is not in memory, though it may exist.
     live: Option<LiveSequenceReply>,
     /// At most the last 300 seconds that this replica has watched the sequence, the oldest first;
@@ -206,11 +196,7 @@ pub(crate) async fn replica(
         why: why.map(|(_, sentence)| sentence),
         live_sequences: directory.n_live(),
         token_needed: !http.administration.is_open(),
-        stores: directory
-            .health()
-            .into_iter()
-            .map(StoreReply::from)
-            .collect(),
+        stores: directory.health().into_iter().map(store_reply).collect(),
     }))
 }
 
@@ -229,7 +215,11 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     let limit = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     let directory = &http.directory;
     let page = directory.live(&asked.filter, &asked.after, limit).await;
-    Ok(HttpResponse::Ok().json(LivePageReply::from(page)))
+    let sequences = page.sequences.into_iter();
+    Ok(HttpResponse::Ok().json(LivePageReply {
+        sequences: sequences.map(LiveSequenceReply::from).collect(),
+        next: page.next.map(Into::into),
+    }))
 }
 
 /// Shows what this replica's memory knows of one name, with its last minutes.
@@ -246,52 +236,36 @@ pub(crate) async fn watch(request: HttpRequest, http: Data<Http>) -> Result<Http
     let period = parse::period(request.uri().query())?;
     let watched = http.directory.watch(&name, period.as_ref())?;
     let (live, moments) = match watched {
-        Some(watched) => (
-            Some(LiveSequenceReply::from(watched.sequence)),
-            watched.moments,
-        ),
+        Some(watched) => (Some(watched.sequence.into()), watched.moments),
         None => (None, Vec::new()),
     };
+    let history = moments.into_iter().map(|moment| UsageSecondReply {
+        rate: moment.rate,
+        reserve_seconds: moment.reserve_seconds,
+    });
     Ok(HttpResponse::Ok().json(WatchedReply {
-        sequence: name.to_string(),
+        sequence: name.into(),
         live,
-        history: moments.into_iter().map(UsageSecondReply::from).collect(),
+        history: history.collect(),
     }))
 }
 
-impl From<StoreHealth> for StoreReply {
-    fn from(health: StoreHealth) -> Self {
-        let (databases, redis) = (health.databases.into_iter(), health.redis.into_iter());
-        Self {
-            name: health.store,
-            kind: serving::word_of(health.kind),
-            databases: databases
-                .map(|one| DatabaseReply {
-                    database: one.database,
-                    up: one.is_up,
-                    went_back: one.went_back,
-                })
-                .collect(),
-            redis: redis
-                .map(|one| RedisReply {
-                    server: one.server,
-                    up: one.is_up,
-                })
-                .collect(),
-        }
-    }
-}
-
-impl From<LivePage> for LivePageReply {
-    fn from(page: LivePage) -> Self {
-        Self {
-            sequences: page
-                .sequences
-                .into_iter()
-                .map(LiveSequenceReply::from)
-                .collect(),
-            next: page.next.map(|name| name.to_string()),
-        }
+fn store_reply(health: StoreHealth) -> StoreReply {
+    let (databases, redis) = (health.databases.into_iter(), health.redis.into_iter());
+    let databases = databases.map(|one| DatabaseReply {
+        database: one.database,
+        up: one.is_up,
+        went_back: one.went_back,
+    });
+    let redis = redis.map(|one| RedisReply {
+        server: one.server,
+        up: one.is_up,
+    });
+    StoreReply {
+        name: health.store.into(),
+        kind: serving::word_of(health.kind),
+        databases: databases.collect(),
+        redis: redis.collect(),
     }
 }
 
@@ -299,13 +273,13 @@ impl From<LiveSequence> for LiveSequenceReply {
     fn from(sequence: LiveSequence) -> Self {
         let (definition, state) = (sequence.definition, sequence.state);
         Self {
-            sequence: sequence.name.to_string(),
+            sequence: sequence.name.into(),
             kind: definition.kind,
             order: definition.order,
             counts_by: definition.period,
-            store: definition.store.clone(),
+            store: definition.store.as_str().into(),
             retired: sequence.is_retired,
-            period: state.period.shown().map(ToOwned::to_owned),
+            period: state.period.shown().map(Into::into),
             period_ends: sequence.period_until_ms.and_then(moment),
             periods: sequence.n_periods,
             remaining: sequence.n_remaining,
@@ -318,15 +292,6 @@ impl From<LiveSequence> for LiveSequenceReply {
             hold_seconds: definition.block.hold.seconds(),
             why: state.why,
             runway: state.runway,
-        }
-    }
-}
-
-impl From<UsageSecond> for UsageSecondReply {
-    fn from(moment: UsageSecond) -> Self {
-        Self {
-            rate: moment.rate,
-            reserve_seconds: moment.reserve_seconds,
         }
     }
 }

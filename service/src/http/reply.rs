@@ -43,7 +43,7 @@ pub(crate) fn most_bytes(
     wanted: MediaType,
 ) -> u64 {
     let prints_ids = asked.ids || wanted == MediaType::Text;
-    let count = asked.count.map_or(1, parse::Count::get);
+    let count = asked.count.unwrap_or(1);
     let n_ids = if prints_ids { count } else { 0 };
     let with_ids_of = |room: usize| n_ids.saturating_mul((room + FRAME_OF_AN_ID) as u64);
     let unknown = with_ids_of(Format::MAX_ID);

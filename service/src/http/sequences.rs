@@ -5,12 +5,10 @@ use std::sync::Arc;
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use odometer_core::definition::{ChangeError, Definition, DefinitionChange};
+use odometer_core::definition::{Definition, DefinitionChange};
 use odometer_core::runway::Runway;
 use odometer_sequence::{
-    description::{
-        BlockState, CounterStatus, Description, JournalBlock, LeaseState, Page, Rehearsed, Serving,
-    },
+    description::{BlockState, Description, JournalBlock, LeaseState},
     error::SequenceError,
 };
 use serde::{Serialize, Serializer};
@@ -32,8 +30,7 @@ use super::{body, parse, suggestions};
 /// A sequence, as one replica sees it.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Sequence {
-    #[schema(value_type = values::SequenceName)]
-    sequence: String,
+    sequence: values::SequenceName,
     #[serde(serialize_with = "definition")]
     #[schema(value_type = payload::definition::Definition)]
     definition: Arc<Definition>,
@@ -51,11 +48,10 @@ pub(crate) struct SequenceState {
     #[schema(example = false)]
     retired: Option<bool>,
     /// The period that is counted in; null if the sequence counts without periods.
-    #[schema(value_type = Option<values::Period>)]
-    period: Option<String>,
+    period: Option<values::Period>,
     /// The first number that is not reserved; null while the store does not answer.
-    #[schema(value_type = Option<values::NumberString>, example = "5001")]
-    high_water_mark: Option<String>,
+    #[schema(example = "5001")]
+    high_water_mark: Option<values::NumberString>,
     /// The block that numbers are issued from; null if this replica holds none.
     block: Option<HeldBlock>,
     /// The block that numbers are issued from next; null if this replica holds none.
@@ -74,8 +70,7 @@ pub(crate) struct SequenceState {
     #[schema(example = 1800.0)]
     reserve_seconds: Option<f64>,
     /// When the last block came; null if none did.
-    #[schema(value_type = Option<values::Timestamp>)]
-    last_refill: Option<String>,
+    last_refill: Option<values::Timestamp>,
     /// How the size of the last block was chosen; null if none came.
     #[schema(example = "1 at first use")]
     why: Option<String>,
@@ -93,14 +88,11 @@ pub(crate) struct LeaseReply {
     #[schema(value_type = values::WorkerId)]
     worker: u32,
     /// The first time that ids may have.
-    #[schema(value_type = Option<values::Timestamp>)]
-    from: Option<String>,
+    from: Option<values::Timestamp>,
     /// Ids have times before this one.
-    #[schema(value_type = Option<values::Timestamp>)]
-    until: Option<String>,
+    until: Option<values::Timestamp>,
     /// When the lease was last renewed.
-    #[schema(value_type = Option<values::Timestamp>)]
-    renewed_at: Option<String>,
+    renewed_at: Option<values::Timestamp>,
     /// For how long ids can be issued without the store.
     #[schema(example = 900.0)]
     seconds_left: f64,
@@ -113,11 +105,10 @@ pub(crate) struct LeaseReply {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HeldBlock {
     /// The first number.
-    #[schema(value_type = values::NumberString)]
-    first: String,
+    first: values::NumberString,
     /// The last number.
-    #[schema(value_type = values::NumberString, example = "2000")]
-    last: String,
+    #[schema(example = "2000")]
+    last: values::NumberString,
     /// Numbers that are not issued yet.
     #[schema(example = 400)]
     remaining: u64,
@@ -131,14 +122,12 @@ pub(crate) struct HeldBlock {
 #[schema(as = JournalBlock)]
 pub(crate) struct JournalBlockReply {
     /// The period of the numbers; null if the sequence counts without periods.
-    #[schema(value_type = Option<values::Period>)]
-    period: Option<String>,
+    period: Option<values::Period>,
     /// The first number.
-    #[schema(value_type = values::NumberString)]
-    first: String,
+    first: values::NumberString,
     /// The last number.
-    #[schema(value_type = values::NumberString, example = "2000")]
-    last: String,
+    #[schema(example = "2000")]
+    last: values::NumberString,
     /// The distance between two numbers.
     #[schema(minimum = 1, example = 1)]
     step: i64,
@@ -146,13 +135,11 @@ pub(crate) struct JournalBlockReply {
     #[schema(example = "host-4711-f27ed21c")]
     holder: String,
     /// When the block was reserved.
-    #[schema(value_type = values::Timestamp)]
-    reserved_at: String,
+    reserved_at: values::Timestamp,
     #[schema(value_type = values::BlockFate)]
     fate: String,
     /// The first number of the block that was not issued when it got its fate.
-    #[schema(value_type = values::NumberString)]
-    next_unissued: String,
+    next_unissued: values::NumberString,
 }
 
 /// A page of definitions.
@@ -162,16 +149,14 @@ pub(crate) struct SequencePageReply {
     /// The sequences, in the byte order of their names.
     sequences: Vec<SequenceSummaryReply>,
     /// The `after` of the next page; null on the last page.
-    #[schema(value_type = Option<values::SequenceName>)]
-    next: Option<String>,
+    next: Option<values::SequenceName>,
 }
 
 /// One sequence of a page.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SequenceSummary)]
 pub(crate) struct SequenceSummaryReply {
-    #[schema(value_type = values::SequenceName)]
-    sequence: String,
+    sequence: values::SequenceName,
     #[schema(value_type = values::SequenceStatus)]
     state: String,
     #[serde(serialize_with = "definition")]
@@ -219,7 +204,16 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     let page = directory
         .list(&asked.filter, &asked.after, asked.limit)
         .await?;
-    Ok(HttpResponse::Ok().json(SequencePageReply::from(page)))
+    let sequences = page.sequences.into_iter();
+    let sequences = sequences.map(|listed| SequenceSummaryReply {
+        sequence: listed.name.into(),
+        state: listed.state,
+        definition: listed.definition,
+    });
+    Ok(HttpResponse::Ok().json(SequencePageReply {
+        sequences: sequences.collect(),
+        next: page.next.map(Into::into),
+    }))
 }
 
 /// Shows the definition and the state of a sequence.
@@ -275,7 +269,12 @@ pub(crate) async fn define(
     if dry_run {
         let rehearsed = directory.rehearse(&name, change, condition).await;
         let rehearsed = rehearsed.map_err(not_defined)?;
-        return Ok(HttpResponse::Ok().json(DefinedReply::from(rehearsed)));
+        return Ok(HttpResponse::Ok().json(DefinedReply {
+            definition: rehearsed.definition,
+            warnings: rehearsed.warnings,
+            samples: Some(rehearsed.samples),
+            runway: Some(rehearsed.runway),
+        }));
     }
     let defined = directory.define(&name, change, condition, author).await;
     let defined = defined.map_err(not_defined)?;
@@ -310,51 +309,28 @@ fn definition<S: Serializer>(shared: &Definition, serializer: S) -> Result<S::Ok
     shared.serialize(serializer)
 }
 
-impl From<ChangeError> for Problem {
-    fn from(error: ChangeError) -> Self {
-        let code = match &error {
-            ChangeError::NotJson { .. } => Code::InvalidBody,
-            ChangeError::Wrong { .. } => Code::InvalidDefinition,
-        };
-        Self::new(code, error.to_string())
-    }
-}
-
 impl From<Description> for Sequence {
     fn from(description: Description) -> Self {
+        let state = description.state;
         Self {
-            sequence: description.name.to_string(),
+            sequence: description.name.into(),
             definition: description.definition,
-            state: SequenceState::new(
-                description.is_retired,
-                description.state,
-                description.serving,
-            ),
-            blocks: description
-                .blocks
-                .into_iter()
-                .map(JournalBlockReply::from)
-                .collect(),
-        }
-    }
-}
-
-impl SequenceState {
-    fn new(is_retired: Option<bool>, state: CounterStatus, serving: Option<Serving>) -> Self {
-        Self {
-            retired: is_retired,
-            period: state.period.shown().map(ToOwned::to_owned),
-            high_water_mark: state.high_water_mark.map(|number| number.to_string()),
-            block: state.block.map(HeldBlock::from),
-            next_block: state.next_block.map(HeldBlock::from),
-            worker: state.lease.as_ref().map(|lease| lease.worker),
-            lease: state.lease.map(LeaseReply::from),
-            rate: state.rate,
-            reserve_seconds: state.reserve_seconds,
-            last_refill: state.last_refill.and_then(rfc_3339),
-            why: state.why,
-            runway: state.runway,
-            store: serving.map(ServingStore::from),
+            state: SequenceState {
+                retired: description.is_retired,
+                period: state.period.shown().map(Into::into),
+                high_water_mark: state.high_water_mark.map(Into::into),
+                block: state.block.map(HeldBlock::from),
+                next_block: state.next_block.map(HeldBlock::from),
+                worker: state.lease.as_ref().map(|lease| lease.worker),
+                lease: state.lease.map(LeaseReply::from),
+                rate: state.rate,
+                reserve_seconds: state.reserve_seconds,
+                last_refill: state.last_refill.and_then(rfc_3339),
+                why: state.why,
+                runway: state.runway,
+                store: description.serving.map(ServingStore::from),
+            },
+            blocks: description.blocks.into_iter().map(journal_block).collect(),
         }
     }
 }
@@ -375,54 +351,24 @@ impl From<LeaseState> for LeaseReply {
 impl From<BlockState> for HeldBlock {
     fn from(block: BlockState) -> Self {
         Self {
-            first: block.first.to_string(),
-            last: block.last.to_string(),
+            first: block.first.into(),
+            last: block.last.into(),
             remaining: block.remaining,
             size: block.size,
         }
     }
 }
 
-impl From<JournalBlock> for JournalBlockReply {
-    fn from(block: JournalBlock) -> Self {
-        Self {
-            period: block.period.shown().map(ToOwned::to_owned),
-            first: block.first.to_string(),
-            last: block.last.to_string(),
-            step: block.step,
-            holder: block.holder,
-            reserved_at: rfc_3339(block.reserved_at).unwrap_or_default(),
-            fate: block.fate,
-            next_unissued: block.next_unissued.to_string(),
-        }
-    }
-}
-
-impl From<Rehearsed> for DefinedReply {
-    fn from(rehearsed: Rehearsed) -> Self {
-        Self {
-            definition: rehearsed.definition,
-            warnings: rehearsed.warnings,
-            samples: Some(rehearsed.samples),
-            runway: Some(rehearsed.runway),
-        }
-    }
-}
-
-impl From<Page> for SequencePageReply {
-    fn from(page: Page) -> Self {
-        let sequences = page
-            .sequences
-            .into_iter()
-            .map(|listed| SequenceSummaryReply {
-                sequence: listed.name.to_string(),
-                state: listed.state,
-                definition: listed.definition,
-            });
-        Self {
-            sequences: sequences.collect(),
-            next: page.next.map(|name| name.to_string()),
-        }
+fn journal_block(block: JournalBlock) -> JournalBlockReply {
+    JournalBlockReply {
+        period: block.period.shown().map(Into::into),
+        first: block.first.into(),
+        last: block.last.into(),
+        step: block.step,
+        holder: block.holder,
+        reserved_at: rfc_3339(block.reserved_at).unwrap_or_default(),
+        fate: block.fate,
+        next_unissued: block.next_unissued.into(),
     }
 }
 
@@ -436,7 +382,9 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use odometer_core::{name::SequenceName, period::Period, runway::EXACT};
-    use odometer_sequence::description::{ServingDatabase, ServingRedis, StoreKind};
+    use odometer_sequence::description::{
+        CounterStatus, Serving, ServingDatabase, ServingRedis, StoreKind,
+    };
     use serde_json::{Value, json};
 
     use super::*;

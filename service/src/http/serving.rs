@@ -9,8 +9,7 @@ use super::payload::values;
 /// A store, as the replica that was asked sees it.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ServingStore {
-    #[schema(value_type = values::StoreName)]
-    name: String,
+    name: values::StoreName,
     #[schema(value_type = values::StoreKind)]
     kind: &'static str,
     /// The databases, in the order of the configuration.
@@ -42,8 +41,7 @@ pub(crate) struct ServingRedis {
     window: Option<i64>,
     /// Nothing at or above this number is issued before the database has raised it; null if none
     /// is known.
-    #[schema(value_type = Option<values::NumberString>)]
-    ceiling: Option<String>,
+    ceiling: Option<values::NumberString>,
     /// How long the numbers below the ceiling last at the present rate; null at rate 0.
     #[schema(example = 60.0)]
     lasts_seconds: Option<f64>,
@@ -52,20 +50,19 @@ pub(crate) struct ServingRedis {
 impl From<Serving> for ServingStore {
     fn from(serving: Serving) -> Self {
         let databases = serving.databases.into_iter();
+        let databases = databases.map(|one| ServingDatabase {
+            database: one.database,
+            up: one.is_up,
+        });
         Self {
-            name: serving.store,
+            name: serving.store.into(),
             kind: word_of(serving.kind),
-            databases: databases
-                .map(|one| ServingDatabase {
-                    database: one.database,
-                    up: one.is_up,
-                })
-                .collect(),
+            databases: databases.collect(),
             redis: serving.redis.map(|redis| ServingRedis {
                 server: redis.server,
                 up: redis.is_up,
                 window: redis.window,
-                ceiling: redis.ceiling.map(|ceiling| ceiling.to_string()),
+                ceiling: redis.ceiling.map(Into::into),
                 lasts_seconds: redis.lasts_seconds.filter(|seconds| seconds.is_finite()),
             }),
         }

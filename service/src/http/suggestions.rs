@@ -14,23 +14,20 @@ pub(crate) async fn with_suggestions<T>(
     http: &Http,
     outcome: Result<T, SequenceError>,
 ) -> Result<T, Problem> {
-    match outcome {
-        Ok(value) => Ok(value),
-        Err(error) => Err(refusal(http, error).await),
-    }
-}
-
-async fn refusal(http: &Http, error: SequenceError) -> Problem {
-    let SequenceError::NotFound { name } = &error else {
-        return error.into();
+    let error = match outcome {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
     };
-    match suggestion(&http.directory.near(name).await) {
+    let SequenceError::NotFound { name } = &error else {
+        return Err(error.into());
+    };
+    Err(match suggestion(&http.directory.near(name).await) {
         None => error.into(),
         Some(suggestion) => {
             let detail = format!("{error} {suggestion}");
             Problem::new(Code::SequenceNotFound, detail)
         }
-    }
+    })
 }
 
 fn suggestion(names: &[String]) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use jiff::Timestamp;
+use super::payload::values::Timestamp;
 
 /// Returns a version as an entity tag.
 pub(crate) fn entity_tag(version: i64) -> String {
@@ -11,15 +11,15 @@ pub(crate) fn entity_tag(version: i64) -> String {
 
 /// Returns a time as RFC 3339 in UTC, to the millisecond, or `None` if the form cannot hold the
 /// time.
-pub(crate) fn rfc_3339(time: SystemTime) -> Option<String> {
-    let time = Timestamp::try_from(time).ok()?;
-    Some(format!("{time:.3}"))
+pub(crate) fn rfc_3339(time: SystemTime) -> Option<Timestamp> {
+    let time = jiff::Timestamp::try_from(time).ok()?;
+    Some(Timestamp::from(format_args!("{time:.3}")))
 }
 
 /// Returns Unix milliseconds as RFC 3339 in UTC, or `None` if the form cannot hold the time.
-pub(crate) fn moment(unix_ms: i64) -> Option<String> {
-    let time = Timestamp::from_millisecond(unix_ms).ok()?;
-    Some(format!("{time:.3}"))
+pub(crate) fn moment(unix_ms: i64) -> Option<Timestamp> {
+    let time = jiff::Timestamp::from_millisecond(unix_ms).ok()?;
+    Some(Timestamp::from(format_args!("{time:.3}")))
 }
 
 #[cfg(test)]

@@ -22,19 +22,17 @@ use super::{body, parse};
 #[schema(as = WorkerLease)]
 pub(crate) struct LeasedWorkerReply {
     /// The pool of the worker id.
-    #[schema(value_type = values::SequenceName, example = "billing")]
-    pool: String,
+    #[schema(example = "billing")]
+    pool: values::SequenceName,
     #[schema(value_type = values::WorkerId)]
     worker: u32,
     /// Send it as `Odometer-Lease` to renew or return the worker id. Keep it secret.
-    #[schema(value_type = values::LeaseToken)]
-    token: String,
+    token: values::LeaseToken,
     /// The first time that you may use; 0 for an id that was never leased.
-    #[schema(value_type = values::UnixMilliseconds, example = 1_795_000_000_000_i64)]
-    from_ms: i64,
+    #[schema(example = 1_795_000_000_000_i64)]
+    from_ms: values::UnixMilliseconds,
     /// Use times before this one only.
-    #[schema(value_type = values::UnixMilliseconds)]
-    until_ms: i64,
+    until_ms: values::UnixMilliseconds,
     /// Renew the lease after this time, in milliseconds.
     #[schema(example = 10_000)]
     renew_after_ms: u64,
@@ -45,8 +43,8 @@ pub(crate) struct LeasedWorkerReply {
 #[schema(as = WorkerPage)]
 pub(crate) struct WorkerPageReply {
     /// The pool.
-    #[schema(value_type = values::SequenceName, example = "billing")]
-    pool: String,
+    #[schema(example = "billing")]
+    pool: values::SequenceName,
     /// Width of the pool's worker ids; null if none was ever leased.
     #[schema(minimum = 1, maximum = 22, example = 10)]
     bits: Option<u32>,
@@ -66,14 +64,12 @@ pub(crate) struct Worker {
     #[schema(example = "billing-7")]
     holder: String,
     /// The last holder uses no time before this one.
-    #[schema(value_type = values::UnixMilliseconds, example = 1_795_000_000_000_i64)]
-    from_ms: i64,
+    #[schema(example = 1_795_000_000_000_i64)]
+    from_ms: values::UnixMilliseconds,
     /// No holder has used this time or a later one; the next holder begins here.
-    #[schema(value_type = values::UnixMilliseconds)]
-    until_ms: i64,
+    until_ms: values::UnixMilliseconds,
     /// When the lease ends, by the database's clock.
-    #[schema(value_type = values::UnixMilliseconds)]
-    expires_ms: i64,
+    expires_ms: values::UnixMilliseconds,
     /// Whether the worker id is held, by the database's clock.
     held: bool,
 }
@@ -97,7 +93,7 @@ pub(crate) async fn lease(
     let body = body::json(&request, payload, http.body).await?;
     let wanted = parse::workers::lease(&body)?;
     let held = http.directory.lease_worker(wanted).await?;
-    Ok(HttpResponse::Created().json(LeasedWorkerReply::from(held)))
+    Ok(HttpResponse::Created().json(leased(held)))
 }
 
 /// Renews a lease: `from_ms` stays, `until_ms` rises and never falls.
@@ -125,7 +121,7 @@ pub(crate) async fn renew(
     let directory = &http.directory;
     let key = directory.shown_lease(pool, worker, token)?;
     let lease = directory.renew_worker(&key, ttl).await?;
-    Ok(HttpResponse::Ok().json(LeasedWorkerReply::from(lease)))
+    Ok(HttpResponse::Ok().json(leased(lease)))
 }
 
 /// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`.
@@ -177,10 +173,10 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     let has_more = rows.len() > shown;
     rows.truncate(shown);
     Ok(HttpResponse::Ok().json(WorkerPageReply {
-        pool: pool.to_string(),
+        pool: pool.into(),
         bits: rows.first().map(|row| row.bits),
-        next: rows.last().map(|row| row.worker).filter(|_| has_more),
-        workers: rows.into_iter().map(Worker::from).collect(),
+        next: rows.last().filter(|_| has_more).map(|row| row.worker),
+        workers: rows.into_iter().map(worker_of).collect(),
     }))
 }
 
@@ -189,29 +185,25 @@ fn path(request: &HttpRequest) -> Result<(SequenceName, u32), Problem> {
     Ok((parse::name(path)?, parse::workers::worker(path)?))
 }
 
-impl From<LeaseGrant> for LeasedWorkerReply {
-    fn from(lease: LeaseGrant) -> Self {
-        let renew_after = lease.ttl / 3;
-        Self {
-            pool: lease.key.pool.name().to_string(),
-            worker: lease.key.worker,
-            token: lease.key.token().to_owned(),
-            from_ms: lease.from_ms,
-            until_ms: lease.until_ms,
-            renew_after_ms: u64::try_from(renew_after.as_millis()).unwrap_or(u64::MAX),
-        }
+fn leased(lease: LeaseGrant) -> LeasedWorkerReply {
+    let renew_after = lease.ttl / 3;
+    LeasedWorkerReply {
+        pool: lease.key.pool.name().into(),
+        worker: lease.key.worker,
+        token: lease.key.token().into(),
+        from_ms: values::UnixMilliseconds(lease.from_ms),
+        until_ms: values::UnixMilliseconds(lease.until_ms),
+        renew_after_ms: u64::try_from(renew_after.as_millis()).unwrap_or(u64::MAX),
     }
 }
 
-impl From<LeaseRow> for Worker {
-    fn from(row: LeaseRow) -> Self {
-        Self {
-            worker: row.worker,
-            holder: row.holder,
-            from_ms: row.from_ms,
-            until_ms: row.until_ms,
-            expires_ms: row.expires_ms,
-            held: row.is_held,
-        }
+fn worker_of(row: LeaseRow) -> Worker {
+    Worker {
+        worker: row.worker,
+        holder: row.holder,
+        from_ms: values::UnixMilliseconds(row.from_ms),
+        until_ms: values::UnixMilliseconds(row.until_ms),
+        expires_ms: values::UnixMilliseconds(row.expires_ms),
+        held: row.is_held,
     }
 }

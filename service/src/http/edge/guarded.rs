@@ -156,11 +156,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<T> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.not_cut()?;
-        if this.watch.is_off() {
+        if this.watch.is_off {
             return Pin::new(&mut this.io).poll_read(context, buffer);
         }
         let is_turn_over = std::mem::take(&mut this.is_turn_over);
-        let allowed = this.progress.allowed(this.watch.unread());
+        let allowed = this.progress.allowed(this.watch.unread);
         let read = if allowed > 0 && !is_turn_over {
             this.hand_out(context, buffer, allowed)
         } else {
@@ -281,7 +281,7 @@ impl<T: AsyncWrite + Unpin> Drop for Guarded<T> {
             let _ = self.write_held(&mut Context::from_waker(Waker::noop()));
         }
         self.progress.close();
-        self.watch.note_closed();
+        self.watch.metrics.open.decrement(1.0);
     }
 }
 

@@ -23,14 +23,14 @@ const TICK: Duration = Duration::from_secs(1);
 pub(crate) struct Watch {
     deadlines: Deadlines,
     /// The most bytes of a head, or of a chunked body with all that is around its chunks.
-    unread: usize,
+    pub(super) unread: usize,
     /// The most connections of this worker.
     limit: usize,
-    is_off: bool,
+    pub(super) is_off: bool,
     now: Cell<u32>,
     is_crowded: Cell<bool>,
     connections: RefCell<Vec<Rc<ConnectionProgress>>>,
-    metrics: ConnectionsMetrics,
+    pub(super) metrics: ConnectionsMetrics,
 }
 
 impl Watch {
@@ -79,18 +79,6 @@ impl Watch {
 
     pub(crate) fn now(&self) -> u32 {
         self.now.get()
-    }
-
-    pub(crate) fn unread(&self) -> usize {
-        self.unread
-    }
-
-    pub(crate) fn is_off(&self) -> bool {
-        self.is_off
-    }
-
-    pub(crate) fn note_closed(&self) {
-        self.metrics.open.decrement(1.0);
     }
 
     pub(crate) fn count(&self, cut: Cut) {

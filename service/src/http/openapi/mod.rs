@@ -96,7 +96,15 @@ fn description() -> OpenApi {
         require_nullable(schema);
     }
     for item in api.paths.paths.values_mut() {
-        operations(item).for_each(complete);
+        for operation in operations(item) {
+            refusals::add(operation);
+            let id = operation.operation_id.as_deref().unwrap_or_default();
+            if let Some(RefOr::T(body)) = &mut operation.request_body
+                && BODY_OPTIONAL.contains(&id)
+            {
+                body.required = Some(Required::False);
+            }
+        }
     }
     api
 }
@@ -140,17 +148,6 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
         &mut item.delete,
     ];
     methods.into_iter().flatten()
-}
-
-/// Adds what no annotation says.
-fn complete(operation: &mut Operation) {
-    refusals::add(operation);
-    let id = operation.operation_id.as_deref().unwrap_or_default();
-    if let Some(RefOr::T(body)) = &mut operation.request_body
-        && BODY_OPTIONAL.contains(&id)
-    {
-        body.required = Some(Required::False);
-    }
 }
 
 #[cfg(test)]

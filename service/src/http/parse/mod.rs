@@ -32,17 +32,6 @@ pub(crate) const DEFAULT_LIMIT: u64 = 100;
 /// A version that no definition has. A condition with this version never holds.
 const NO_VERSION: i64 = -1;
 
-/// How many numbers a call asks for, 1 to [`MAX_COUNT`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Count(u64);
-
-impl Count {
-    /// Returns the number itself.
-    pub(crate) fn get(self) -> u64 {
-        self.0
-    }
-}
-
 /// The query of `blocks`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Blocks {
@@ -57,8 +46,9 @@ pub(crate) struct Blocks {
 pub(crate) struct Next {
     /// The period to count in, if the caller names one.
     pub(crate) period: Option<Period>,
-    /// How many numbers. `None` asks for one number, and for the reply of one number.
-    pub(crate) count: Option<Count>,
+    /// How many numbers, 1 to [`MAX_COUNT`]. `None` asks for one number, and for the reply of one
+    /// number.
+    pub(crate) count: Option<u64>,
     /// Whether the numbers have to be one unbroken range.
     pub(crate) contiguous: bool,
     /// Whether the reply has the printed ids next to the ranges.
@@ -86,11 +76,9 @@ pub(crate) enum MediaType {
 
 /// Reads the caller's key from the path as it was sent: `/v1/sequences/{name}/periods/{key}`.
 pub(crate) fn key(raw_path: &str) -> Result<Period, Problem> {
-    let raw = raw_path.split('/').nth(5).unwrap_or_default();
-    let decoded = percent_decode_str(raw).decode_utf8();
-    let decoded = decoded
-        .map_err(|_| Problem::new(Code::InvalidPeriod, "The period in the path is not UTF-8."))?;
-    Ok(Period::parse(&decoded)?)
+    let key = segment(raw_path, 5);
+    let not_utf_8 = || Problem::new(Code::InvalidPeriod, "The period in the path is not UTF-8.");
+    Ok(Period::parse(&key.ok_or_else(not_utf_8)?)?)
 }
 
 /// Reads the name from the path as it was sent: `/v1/sequences/{name}…`.
@@ -108,11 +96,15 @@ pub(crate) fn live_name(raw_path: &str) -> Result<SequenceName, Problem> {
 }
 
 fn name_at(raw_path: &str, place: usize) -> Result<SequenceName, Problem> {
+    let name = segment(raw_path, place);
+    let name = name.ok_or_else(|| Problem::new(Code::InvalidName, NOT_UTF_8))?;
+    Ok(SequenceName::parse(&name)?)
+}
+
+/// Returns the decoded segment at a place of the path; `None` if it is not UTF-8.
+fn segment(raw_path: &str, place: usize) -> Option<Cow<'_, str>> {
     let raw = raw_path.split('/').nth(place).unwrap_or_default();
-    let decoded = percent_decode_str(raw)
-        .decode_utf8()
-        .map_err(|_| Problem::new(Code::InvalidName, NOT_UTF_8))?;
-    Ok(SequenceName::parse(&decoded)?)
+    percent_decode_str(raw).decode_utf8().ok()
 }
 
 const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 of the characters \
@@ -122,7 +114,7 @@ const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 o
 pub(crate) fn next(query: Option<&str>) -> Result<Next, Problem> {
     let given = Parameters::read(query, &["count", "period", "contiguous", "ids"])?;
     let period = given.period()?;
-    let count = given.up_to("count", MAX_COUNT)?.map(Count);
+    let count = given.up_to("count", MAX_COUNT)?;
     Ok(Next {
         period,
         count,
@@ -211,12 +203,10 @@ pub(crate) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
         (None, None) => Ok(Condition::None),
         (Some("*"), None) => Ok(Condition::MustNotExist),
         (None, Some(tag)) => version(tag),
-        (Some(_), None) => Err(Problem::new(
-            Code::InvalidParameter,
+        (Some(_), None) => Err(invalid_parameter(
             "`If-None-Match` takes only `*` here: create, and never change.",
         )),
-        (Some(_), Some(_)) => Err(Problem::new(
-            Code::InvalidParameter,
+        (Some(_), Some(_)) => Err(invalid_parameter(
             "Give `If-None-Match` or `If-Match`, not both.",
         )),
     }
@@ -226,7 +216,7 @@ pub(crate) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
 pub(crate) fn matching(headers: &HeaderMap) -> Result<Condition, Problem> {
     if headers.contains_key(header::IF_NONE_MATCH) {
         let detail = "`If-None-Match` has no use here: this call creates nothing.";
-        return Err(Problem::new(Code::InvalidParameter, detail));
+        return Err(invalid_parameter(detail));
     }
     condition(headers)
 }
@@ -234,8 +224,7 @@ pub(crate) fn matching(headers: &HeaderMap) -> Result<Condition, Problem> {
 /// Refuses `Idempotency-Key`, because the service does not support it yet.
 pub(crate) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key("idempotency-key") {
-        return Err(Problem::new(
-            Code::InvalidParameter,
+        return Err(invalid_parameter(
             "`Idempotency-Key` is not honoured yet, so it is refused: a call for numbers that is \
              sent again gets others.",
         ));
@@ -374,10 +363,9 @@ pub(crate) fn single<'a>(
     };
     match (value.to_str(), values.next()) {
         (Ok(text), None) => Ok(Some(text.trim())),
-        _ => Err(Problem::new(
-            Code::InvalidParameter,
-            format!("`{name}` has to be given once, in ASCII."),
-        )),
+        _ => Err(invalid_parameter(format!(
+            "`{name}` has to be given once, in ASCII."
+        ))),
     }
 }
 
@@ -385,8 +373,7 @@ pub(crate) fn single<'a>(
 /// matches.
 fn version(tag: &str) -> Result<Condition, Problem> {
     if tag == "*" || tag.contains(',') {
-        return Err(Problem::new(
-            Code::InvalidParameter,
+        return Err(invalid_parameter(
             "`If-Match` takes one version, as `ETag` gave it.",
         ));
     }
@@ -464,33 +451,32 @@ impl<'a> Parameters<'a> {
     fn middle(&self, key: &str) -> Result<String, Problem> {
         let text = self.get(key).unwrap_or_default();
         // After its first character, a name may have more characters.
-        match SequenceName::check(&format!("a{text}")) {
-            Ok(()) => Ok(text.to_owned()),
-            Err(_) if SequenceName::check(text).is_ok() => Ok(text.to_owned()),
-            Err(_) => {
-                let detail = format!(
-                    "No name contains `{}`: names have at most 128 of the characters A-Z, a-z, 0-9, \
-                     `.`, `_`, `:` and `-`.",
-                    shortened(text)
-                );
-                Err(Problem::new(Code::InvalidParameter, detail))
-            }
+        let is_behind = SequenceName::check(&format!("a{text}")).is_ok();
+        if is_behind || SequenceName::check(text).is_ok() {
+            return Ok(text.to_owned());
         }
+        Err(invalid_parameter(format!(
+            "No name contains `{}`: names have at most 128 of the characters A-Z, a-z, 0-9, `.`, \
+             `_`, `:` and `-`.",
+            shortened(text)
+        )))
     }
 
     /// Returns a text that a name can begin with, or an empty text.
     fn beginning(&self, key: &str) -> Result<String, Problem> {
-        match self.get(key) {
-            None | Some("") => Ok(String::new()),
-            Some(text) => match SequenceName::check(text) {
-                Ok(()) => Ok(text.to_owned()),
-                Err(error) => Err(Problem::new(
-                    Code::InvalidParameter,
-                    format!("No name begins like `{key}`: {error}"),
-                )),
-            },
+        let text = self.get(key).unwrap_or_default();
+        match SequenceName::check(text) {
+            Err(error) if !text.is_empty() => Err(invalid_parameter(format!(
+                "No name begins like `{key}`: {error}"
+            ))),
+            Ok(()) | Err(_) => Ok(text.to_owned()),
         }
     }
+}
+
+/// Returns the refusal of a parameter, a header or a field that is out of bounds.
+fn invalid_parameter(detail: impl Into<Cow<'static, str>>) -> Problem {
+    Problem::new(Code::InvalidParameter, detail)
 }
 
 fn unknown(key: &str, known: &[&str]) -> Problem {
@@ -501,7 +487,7 @@ fn unknown(key: &str, known: &[&str]) -> Problem {
         let known = known.join("`, `");
         format!("`{key}` is not a parameter of this call; it takes `{known}`.")
     };
-    Problem::new(Code::InvalidParameter, detail)
+    invalid_parameter(detail)
 }
 
 /// Returns what a caller wrote, short enough to be repeated to them.

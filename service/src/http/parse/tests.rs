@@ -79,8 +79,8 @@ fn a_name_that_does_not_fit_is_refused() {
 #[test]
 fn a_count_is_a_whole_number_within_bounds() {
     assert_eq!(next(None).unwrap().count, None);
-    assert_eq!(next_of("count=1").unwrap().count, Some(Count(1)));
-    assert_eq!(next_of("count=10000").unwrap().count, Some(Count(10_000)));
+    assert_eq!(next_of("count=1").unwrap().count, Some(1));
+    assert_eq!(next_of("count=10000").unwrap().count, Some(10_000));
     for query in [
         "count=0",
         "count=-1",
@@ -133,7 +133,7 @@ fn what_is_unknown_is_named_beside_what_is_known() {
     ] {
         assert_eq!(next_of(query), Err(Code::InvalidParameter), "{query}");
     }
-    assert_eq!(next_of("%63ount=2").unwrap().count, Some(Count(2)));
+    assert_eq!(next_of("%63ount=2").unwrap().count, Some(2));
     let problem = next(Some("cuont=5")).unwrap_err().to_string();
     assert!(
         problem.contains("`cuont`") && problem.contains("`count`"),

@@ -7,9 +7,8 @@ use odometer_core::name::SequenceName;
 use odometer_sequence::workers::{
     LONGEST_TTL, LeaseWanted, MAX_BITS, MAX_LISTED, WorkerChoice, WorkerPool,
 };
-use percent_encoding::percent_decode_str;
 
-use super::{Code, Parameters, Problem, digits, object, single};
+use super::{Code, Parameters, Problem, digits, invalid_parameter, object, segment, single};
 use crate::http::payload::bodies::{
     Whole, WorkerLeaseRequest, WorkerRenewalRequest, WorkerReturnRequest,
 };
@@ -43,7 +42,9 @@ pub(crate) fn lease(body: &[u8]) -> Result<LeaseWanted, Problem> {
     let bits = u32::try_from(fields.bits.0).ok();
     let bits = bits
         .filter(|bits| (1..=MAX_BITS).contains(bits))
-        .ok_or_else(|| out_of_bounds(format!("`bits` is a whole number from 1 to {MAX_BITS}.")))?;
+        .ok_or_else(|| {
+            invalid_parameter(format!("`bits` is a whole number from 1 to {MAX_BITS}."))
+        })?;
     let is_holder = (1..=MAX_OF_HOLDER).contains(&fields.holder.len())
         && fields
             .holder
@@ -51,7 +52,7 @@ pub(crate) fn lease(body: &[u8]) -> Result<LeaseWanted, Problem> {
             .all(|byte| matches!(byte, b' '..=b'~'));
     if !is_holder {
         let detail = format!("`holder` is 1 to {MAX_OF_HOLDER} printable ASCII characters.");
-        return Err(out_of_bounds(detail));
+        return Err(invalid_parameter(detail));
     }
     Ok(LeaseWanted {
         pool: WorkerPool::Named(pool),
@@ -87,7 +88,7 @@ pub(crate) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
     let limit = given.up_to("limit", MAX_LISTED)?.unwrap_or(MAX_LISTED);
     let after = given.get("after").map(|text| {
         let after = digits(text).and_then(|after| u32::try_from(after).ok());
-        after.ok_or_else(|| out_of_bounds("`after` is a worker id.".to_owned()))
+        after.ok_or_else(|| invalid_parameter("`after` is a worker id."))
     });
     Ok(Listed {
         after: after.transpose()?,
@@ -97,19 +98,18 @@ pub(crate) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
 
 /// Reads the worker id from the path as it was sent: `/v1/workers/{pool}/{worker}…`.
 pub(crate) fn worker(raw_path: &str) -> Result<u32, Problem> {
-    let raw = raw_path.split('/').nth(4).unwrap_or_default();
-    let decoded = percent_decode_str(raw).decode_utf8().ok();
+    let decoded = segment(raw_path, 4);
     let worker = decoded.as_deref().filter(|text| !text.is_empty());
     let worker = worker.and_then(digits).map(u32::try_from);
     worker.and_then(Result::ok).ok_or_else(|| {
-        out_of_bounds("The worker id in the path is a whole number, as a lease has it.".to_owned())
+        invalid_parameter("The worker id in the path is a whole number, as a lease has it.")
     })
 }
 
 /// Reads the token with which a holder proves its lease.
 pub(crate) fn token(headers: &HeaderMap) -> Result<&str, Problem> {
     single(headers, &TOKEN)?.ok_or_else(|| {
-        out_of_bounds("`Odometer-Lease` has to give the token that the lease came with.".to_owned())
+        invalid_parameter("`Odometer-Lease` has to give the token that the lease came with.")
     })
 }
 
@@ -118,14 +118,10 @@ fn ttl(ttl_ms: i64) -> Result<Duration, Problem> {
     let within = ttl.filter(|ttl| (MIN_TTL..=LONGEST_TTL).contains(ttl));
     within.ok_or_else(|| {
         let (least, most) = (MIN_TTL.as_millis(), LONGEST_TTL.as_millis());
-        out_of_bounds(format!(
+        invalid_parameter(format!(
             "`ttl_ms` is a whole number from {least} to {most}."
         ))
     })
-}
-
-fn out_of_bounds(detail: String) -> Problem {
-    Problem::new(Code::InvalidParameter, detail)
 }
 
 #[cfg(test)]

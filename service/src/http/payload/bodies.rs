@@ -22,26 +22,20 @@ pub(crate) enum IssuedNumbers {
 /// One number that nobody else gets.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct IssuedNumber {
-    #[schema(value_type = SequenceName)]
-    sequence: String,
+    sequence: SequenceName,
     /// The period of the number; null if the sequence counts without periods.
-    #[schema(value_type = Option<Period>)]
-    period: Option<String>,
-    #[schema(value_type = PrintedId)]
-    id: String,
+    period: Option<Period>,
+    id: PrintedId,
     /// The bare number.
-    #[schema(value_type = NumberString)]
-    value: String,
+    value: NumberString,
 }
 
 /// Numbers of one call that nobody else gets.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct IssuedBatch {
-    #[schema(value_type = SequenceName)]
-    sequence: String,
+    sequence: SequenceName,
     /// The period of the numbers; null if the sequence counts without periods.
-    #[schema(value_type = Option<Period>)]
-    period: Option<String>,
+    period: Option<Period>,
     /// How many numbers.
     #[schema(minimum = 1, maximum = 10_000, example = 3)]
     count: u64,
@@ -60,11 +54,10 @@ pub(crate) struct IssuedBatch {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct NumberRange {
     /// The first number.
-    #[schema(value_type = NumberString)]
-    first: String,
+    first: NumberString,
     /// The last number.
-    #[schema(value_type = NumberString, example = "1003")]
-    last: String,
+    #[schema(example = "1003")]
+    last: NumberString,
     /// How many numbers.
     #[schema(minimum = 1, example = 3)]
     count: u64,

@@ -2,7 +2,10 @@
 
 #![expect(dead_code, reason = "describes JSON that is written and read by hand")]
 
-use serde::Deserialize;
+use std::fmt::Display;
+
+use serde::{Deserialize, Serialize};
+use utoipa::Number;
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -12,9 +15,15 @@ macro_rules! texts {
     ($($(#[$about:meta])* $name:ident: $($rule:ident = $said:tt),+;)+) => {
         $(
             $(#[$about])*
-            #[derive(Deserialize, ToSchema)]
+            #[derive(Default, Serialize, Deserialize, ToSchema)]
             #[schema(value_type = String, $($rule = $said),+)]
             pub(crate) struct $name(String);
+
+            impl<T: Display> From<T> for $name {
+                fn from(value: T) -> Self {
+                    Self(value.to_string())
+                }
+            }
         )+
     };
 }
@@ -126,7 +135,7 @@ choices! {
 
 /// A number of a sequence, in decimal digits. It is a string because JavaScript loses digits above
 /// 2^53.
-#[derive(ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(
     value_type = String,
     pattern = "^[0-9]{1,19}$",
@@ -135,6 +144,12 @@ choices! {
     example = "1001"
 )]
 pub(crate) struct NumberString(String);
+
+impl From<i64> for NumberString {
+    fn from(number: i64) -> Self {
+        Self(number.to_string())
+    }
+}
 
 /// What happens to a number that is too long for the format. `refuse`: it is not issued. `widen`:
 /// it is printed wider.
@@ -195,28 +210,32 @@ pub(crate) struct IdInput(String);
 pub(crate) struct WorkerId(u32);
 
 /// A moment in milliseconds of Unix time.
-#[derive(Deserialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(value_type = i64, example = 1_795_000_030_000_i64)]
-pub(crate) struct UnixMilliseconds(i64);
+pub(crate) struct UnixMilliseconds(pub(crate) i64);
 
-/// Returns the schema of a string of digits or a whole number.
-fn digits_or_number() -> ObjectBuilder {
+/// Returns the schema of a string or a whole number from 0 to `maximum`.
+fn text_or_number(
+    pattern: &str,
+    maximum: impl Into<Number>,
+    description: &str,
+    example: &str,
+) -> RefOr<Schema> {
     ObjectBuilder::new()
         .schema_type(SchemaType::from_iter([Type::String, Type::Integer]))
         .minimum(Some(0))
+        .maximum(Some(maximum))
+        .pattern(Some(pattern))
+        .description(Some(description))
+        .examples([example])
+        .into()
 }
 
 impl PartialSchema for NumberInput {
     fn schema() -> RefOr<Schema> {
-        digits_or_number()
-            .pattern(Some("^[0-9]{1,19}$"))
-            .maximum(Some(i64::MAX))
-            .description(Some(
-                "A number of a sequence, from 0 to 2^63 - 1: decimal digits in a string, or a JSON \
-                 number. Use a string above 2^53.",
-            ))
-            .examples(["1001"])
-            .into()
+        let description = "A number of a sequence, from 0 to 2^63 - 1: decimal digits in a \
+            string, or a JSON number. Use a string above 2^53.";
+        text_or_number("^[0-9]{1,19}$", i64::MAX, description, "1001")
     }
 }
 
@@ -224,14 +243,9 @@ impl ToSchema for NumberInput {}
 
 impl PartialSchema for IdInput {
     fn schema() -> RefOr<Schema> {
-        digits_or_number()
-            .pattern(Some(r"^[ !#-\[\]-~]+$"))
-            .maximum(Some(u64::MAX))
-            .description(Some(
-                "A printed id, as a reply has it. If it is a plain number, a JSON number works too.",
-            ))
-            .examples(["INV-2026-000042"])
-            .into()
+        let description = "A printed id, as a reply has it. If it is a plain number, a JSON number \
+            works too.";
+        text_or_number(r"^[ !#-\[\]-~]+$", u64::MAX, description, "INV-2026-000042")
     }
 }
 
