@@ -367,7 +367,7 @@ impl<'a> StrictReservation<'a> {
             return Ok(StepOutcome::Again);
         }
         if let Some(cap) = self.counter.owed(window.number, window.cap) {
-            self.ceiling_task().tell(window.number, cap).await;
+            self.window_task().tell(window.number, cap).await;
             return Ok(StepOutcome::Again);
         }
         self.n_full = self.n_full.saturating_add(1);
