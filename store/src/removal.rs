@@ -22,7 +22,6 @@ use odometer_core::{
     period::{Calendar, Period},
 };
 use odometer_database::{
-    connection::Connection,
     database_clock,
     failure::{Cause, StatementFailure},
     session::DatabaseConnection,
@@ -30,7 +29,6 @@ use odometer_database::{
 use odometer_process::{
     clock::now_ms,
     faults::{self, Fault},
-    metrics::Metrics,
 };
 use sea_orm::{
     ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
@@ -39,7 +37,7 @@ use sea_orm::{
 
 use crate::{
     database::Database,
-    heartbeat::{Heartbeat, HeartbeatGuard},
+    heartbeat::HeartbeatGuard,
     housekeeping::{Chore, PassFailure, jittered, query},
     rows::catalog::{self, NO_PERIOD},
 };
@@ -57,11 +55,7 @@ const PAGE: u64 = 1000;
 const STEP: u64 = 500;
 const BETWEEN_STEPS: Duration = Duration::from_millis(100);
 
-pub(crate) struct Remover {
-    connection: Arc<Connection>,
-    heartbeat: Arc<Heartbeat>,
-    metrics: Arc<Metrics>,
-}
+pub(crate) struct Remover;
 
 /// A sequence with counters that are too old.
 #[derive(Clone, Debug)]
@@ -77,8 +71,8 @@ struct Due {
 }
 
 impl Chore for Remover {
-    async fn pass(&mut self) -> Result<Duration, PassFailure> {
-        match self.remove_all().await {
+    async fn pass(&mut self, database: &Arc<Database>) -> Result<Duration, PassFailure> {
+        match remove_all(database).await {
             Ok(None) => Ok(jittered(BETWEEN_PASSES)),
             Ok(Some(put_off)) => Err((put_off, jittered(BETWEEN_PASSES))),
             Err(failure) => Err((failure, jittered(FIRST_WAIT))),
@@ -94,118 +88,110 @@ impl Chore for Remover {
     }
 }
 
-impl Remover {
-    pub(crate) fn of(database: &Database) -> Self {
-        Self {
-            connection: Arc::clone(&database.connection),
-            heartbeat: Arc::clone(&database.heartbeat),
-            metrics: Arc::clone(&database.metrics),
-        }
-    }
-
-    /// Looks at all sequences once. Returns why one of them was put off, if one was.
-    async fn remove_all(&self) -> Result<Option<StatementFailure>, StatementFailure> {
-        // The slower clock decides: periods that are kept too long can still be removed.
-        let clock = query(&self.connection, |database| async move {
-            database_clock::read(&database).await
+/// Looks at all sequences once. Returns why one of them was put off, if one was.
+async fn remove_all(database: &Database) -> Result<Option<StatementFailure>, StatementFailure> {
+    // The slower clock decides: periods that are kept too long can still be removed.
+    let clock = query(&database.connection, |database| async move {
+        database_clock::read(&database).await
+    });
+    let now_ms = Ord::min(now_ms(), clock.await?);
+    let mut put_off = None;
+    let mut after = Some(String::new());
+    while let Some(begin) = after {
+        let end = query(&database.connection, |database| {
+            page_end(database, begin.clone())
         });
-        let now_ms = Ord::min(now_ms(), clock.await?);
-        let mut put_off = None;
-        let mut after = Some(String::new());
-        while let Some(begin) = after {
-            let end = query(&self.connection, |database| {
-                page_end(database, begin.clone())
-            });
-            let end = end.await?;
-            let page = (begin, end.clone());
-            let rows = query(&self.connection, |database| calendars(database, page)).await?;
-            for due in self.due(&rows, now_ms).await? {
-                match self.remove(due).await {
-                    Ok(()) => {}
-                    // One sequence that is always in use must not keep the others from being looked
-                    // at.
-                    Err(failure) if is_of_one_sequence(&failure) => put_off = Some(failure),
-                    Err(failure) => return Err(failure),
-                }
-            }
-            after = end;
-            tokio::time::sleep(BETWEEN_STEPS).await;
-        }
-        Ok(put_off)
-    }
-
-    /// Returns the sequences with counters that are too old. Counters that an earlier removal left
-    /// are among them.
-    async fn due(
-        &self,
-        rows: &[sequence::Model],
-        now_ms: i64,
-    ) -> Result<Vec<Due>, StatementFailure> {
-        let mut by_period: BTreeMap<Period, Vec<Due>> = BTreeMap::new();
-        for row in rows {
-            if let Some(due) = too_old(row, now_ms) {
-                by_period.entry(due.through.clone()).or_default().push(due);
+        let end = end.await?;
+        let page = (begin, end.clone());
+        let rows = query(&database.connection, |database| calendars(database, page)).await?;
+        for due in due(database, &rows, now_ms).await? {
+            match remove(database, due).await {
+                Ok(()) => {}
+                // One sequence that is always in use must not keep the others from being looked
+                // at.
+                Err(failure) if is_of_one_sequence(&failure) => put_off = Some(failure),
+                Err(failure) => return Err(failure),
             }
         }
-        let mut all = Vec::new();
-        for (through, group) in by_period {
-            let names: Vec<String> = group.iter().map(|due| due.name.clone()).collect();
-            let mut youngest = query(&self.connection, |database| {
-                with_counters(database, names, through)
-            })
-            .await?;
-            all.extend(group.into_iter().filter_map(|due| {
-                let through = youngest.remove(&due.name)?;
-                Some(Due { through, ..due })
-            }));
-        }
-        Ok(all)
+        after = end;
+        tokio::time::sleep(BETWEEN_STEPS).await;
     }
+    Ok(put_off)
+}
 
-    async fn remove(&self, due: Due) -> Result<(), StatementFailure> {
-        let Ok(guard) = self.heartbeat.guard() else {
-            // The store went back. Until a recovery has run, nothing here is trusted.
+/// Returns the sequences with counters that are too old. Counters that an earlier removal left
+/// are among them.
+async fn due(
+    database: &Database,
+    rows: &[sequence::Model],
+    now_ms: i64,
+) -> Result<Vec<Due>, StatementFailure> {
+    let mut by_period: BTreeMap<Period, Vec<Due>> = BTreeMap::new();
+    for row in rows {
+        if let Some(due) = too_old(row, now_ms) {
+            by_period.entry(due.through.clone()).or_default().push(due);
+        }
+    }
+    let mut all = Vec::new();
+    for (through, group) in by_period {
+        let names: Vec<String> = group.iter().map(|due| due.name.clone()).collect();
+        let mut youngest = query(&database.connection, |database| {
+            with_counters(database, names, through)
+        })
+        .await?;
+        all.extend(group.into_iter().filter_map(|due| {
+            let through = youngest.remove(&due.name)?;
+            Some(Due { through, ..due })
+        }));
+    }
+    Ok(all)
+}
+
+async fn remove(database: &Database, due: Due) -> Result<(), StatementFailure> {
+    let Ok(guard) = database.heartbeat.guard() else {
+        // The store went back. Until a recovery has run, nothing here is trusted.
+        return Ok(());
+    };
+    if due.removed_through.as_str() < due.through.as_str() && !faults::is(Fault::RemoveUnannounced)
+    {
+        let (announced, guard_copy) = (due.clone(), guard.clone());
+        let is_announced = query(&database.connection, |database| {
+            announce(database, announced, guard_copy)
+        })
+        .await?;
+        if !is_announced {
+            // Another replica was faster, or the sequence was changed. The next pass looks
+            // again.
             return Ok(());
-        };
-        if due.removed_through.as_str() < due.through.as_str()
-            && !faults::is(Fault::RemoveUnannounced)
-        {
-            let (announced, guard_copy) = (due.clone(), guard.clone());
-            let is_announced = query(&self.connection, |database| {
-                announce(database, announced, guard_copy)
-            })
-            .await?;
-            if !is_announced {
-                // Another replica was faster, or the sequence was changed. The next pass looks
-                // again.
-                return Ok(());
-            }
-            if faults::is(Fault::RemovalDies) {
-                std::process::abort();
-            }
         }
-        let mut n_removed: u64 = 0;
-        loop {
-            let (due, guard) = (due.clone(), guard.clone());
-            let deleted = query(&self.connection, |database| delete(database, due, guard)).await?;
-            self.metrics.periods_removed.increment(deleted);
-            n_removed = n_removed.saturating_add(deleted);
-            if deleted < STEP {
-                break;
-            }
-            tokio::time::sleep(BETWEEN_STEPS).await;
+        if faults::is(Fault::RemovalDies) {
+            std::process::abort();
         }
-        if n_removed > 0 {
-            tracing::info!(
-                target: TARGET,
-                sequence = due.name,
-                through = due.through.as_str(),
-                periods = n_removed,
-                "periods that are older than the sequence retains them were removed"
-            );
-        }
-        Ok(())
     }
+    let mut n_removed: u64 = 0;
+    loop {
+        let (due, guard) = (due.clone(), guard.clone());
+        let deleted = query(&database.connection, |database| {
+            delete(database, due, guard)
+        })
+        .await?;
+        database.metrics.periods_removed.increment(deleted);
+        n_removed = n_removed.saturating_add(deleted);
+        if deleted < STEP {
+            break;
+        }
+        tokio::time::sleep(BETWEEN_STEPS).await;
+    }
+    if n_removed > 0 {
+        tracing::info!(
+            target: TARGET,
+            sequence = due.name,
+            through = due.through.as_str(),
+            periods = n_removed,
+            "periods that are older than the sequence retains them were removed"
+        );
+    }
+    Ok(())
 }
 
 /// Returns up to which period a sequence is too old. `None` if the sequence has no periods of the
