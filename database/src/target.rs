@@ -23,8 +23,8 @@ use crate::{
     tls,
 };
 
-/// Lists the parameters of a URL that the drivers know: all of them, and one of them. Others are not passed on, because the
-/// drivers log parameters that they do not know.
+/// Lists the parameters of a URL that every driver of a server knows, and those that one of them
+/// knows. Others are not passed on, because the drivers log parameters that they do not know.
 const PARAMETERS: [&str; 8] = [
     "sslmode",
     "ssl-mode",

@@ -13,9 +13,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use odometer_database::{
-    connection::{Connection, Health},
-    failure::StatementFailure,
-    session::DatabaseConnection,
+    connection::Health, failure::StatementFailure, session::DatabaseConnection,
 };
 use sea_orm::DbErr;
 
@@ -83,8 +81,8 @@ pub(crate) fn start(database: &Arc<Database>) {
     }
 }
 
-/// Repeats a chore for as long as the database is in use. At most `first` is waited before the first
-/// pass, and while the database is away.
+/// Repeats a chore for as long as the database is in use. At most `first` is waited before the
+/// first pass, and while the database is away.
 fn repeat(
     database: &Arc<Database>,
     first: Duration,
@@ -124,7 +122,7 @@ fn repeat(
 /// # Errors
 /// How it failed.
 pub(crate) async fn query<T, F, Fut>(
-    connection: &Arc<Connection>,
+    database: &Database,
     operation: F,
 ) -> Result<T, StatementFailure>
 where
@@ -132,7 +130,8 @@ where
     F: FnOnce(DatabaseConnection) -> Fut,
     Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
 {
-    connection.run(Instant::now() + TIMEOUT, operation).await
+    let until = Instant::now() + TIMEOUT;
+    database.connection.run(until, operation).await
 }
 
 /// Returns a random half to all of a pause, so that replicas do not do a chore at the same time.

@@ -60,12 +60,8 @@ pub(crate) struct Remover;
 /// A sequence with counters that are too old.
 #[derive(Clone, Debug)]
 struct Due {
-    name: String,
-    /// The version of the sequence's row when it was read. What the sequence retains may have
-    /// changed since.
-    version: i64,
-    /// The last period that is removed already.
-    removed_through: String,
+    /// The row of the sequence as it was read. What the sequence retains may have changed since.
+    row: sequence::Model,
     /// The last period that is too old. In a removal, the last of these periods that has a counter.
     through: Period,
 }
@@ -91,19 +87,17 @@ impl Chore for Remover {
 /// Looks at all sequences once. Returns why one of them was put off, if one was.
 async fn remove_all(database: &Database) -> Result<Option<StatementFailure>, StatementFailure> {
     // The slower clock decides: periods that are kept too long can still be removed.
-    let clock = query(&database.connection, |database| async move {
+    let clock = query(database, |database| async move {
         database_clock::read(&database).await
     });
     let now_ms = Ord::min(now_ms(), clock.await?);
     let mut put_off = None;
     let mut after = Some(String::new());
     while let Some(begin) = after {
-        let end = query(&database.connection, |database| {
-            page_end(database, begin.clone())
-        });
+        let end = query(database, |database| page_end(database, begin.clone()));
         let end = end.await?;
         let page = (begin, end.clone());
-        let rows = query(&database.connection, |database| calendars(database, page)).await?;
+        let rows = query(database, |database| calendars(database, page)).await?;
         for due in due(database, &rows, now_ms).await? {
             match remove(database, due).await {
                 Ok(()) => {}
@@ -134,13 +128,11 @@ async fn due(
     }
     let mut all = Vec::new();
     for (through, group) in by_period {
-        let names: Vec<String> = group.iter().map(|due| due.name.clone()).collect();
-        let mut youngest = query(&database.connection, |database| {
-            with_counters(database, names, through)
-        })
-        .await?;
+        let names: Vec<String> = group.iter().map(|due| due.row.name.clone()).collect();
+        let mut youngest =
+            query(database, |database| with_counters(database, names, through)).await?;
         all.extend(group.into_iter().filter_map(|due| {
-            let through = youngest.remove(&due.name)?;
+            let through = youngest.remove(&due.row.name)?;
             Some(Due { through, ..due })
         }));
     }
@@ -152,10 +144,11 @@ async fn remove(database: &Database, due: Due) -> Result<(), StatementFailure> {
         // The store went back. Until a recovery has run, nothing here is trusted.
         return Ok(());
     };
-    if due.removed_through.as_str() < due.through.as_str() && !faults::is(Fault::RemoveUnannounced)
+    if due.row.periods_removed_through.as_str() < due.through.as_str()
+        && !faults::is(Fault::RemoveUnannounced)
     {
         let (announced, guard_copy) = (due.clone(), guard.clone());
-        let is_announced = query(&database.connection, |database| {
+        let is_announced = query(database, |database| {
             announce(database, announced, guard_copy)
         })
         .await?;
@@ -171,10 +164,7 @@ async fn remove(database: &Database, due: Due) -> Result<(), StatementFailure> {
     let mut n_removed: u64 = 0;
     loop {
         let (due, guard) = (due.clone(), guard.clone());
-        let deleted = query(&database.connection, |database| {
-            delete(database, due, guard)
-        })
-        .await?;
+        let deleted = query(database, |database| delete(database, due, guard)).await?;
         database.metrics.periods_removed.increment(deleted);
         n_removed = n_removed.saturating_add(deleted);
         if deleted < STEP {
@@ -185,7 +175,7 @@ async fn remove(database: &Database, due: Due) -> Result<(), StatementFailure> {
     if n_removed > 0 {
         tracing::info!(
             target: TARGET,
-            sequence = due.name,
+            sequence = due.row.name,
             through = due.through.as_str(),
             periods = n_removed,
             "periods that are older than the sequence retains them were removed"
@@ -205,9 +195,7 @@ fn too_old(row: &sequence::Model, now_ms: i64) -> Option<Due> {
     // The sequence may retain periods for longer by now. What was removed stays removed.
     let through = through.map_or_else(|| removed.clone(), |through| through.max(removed.clone()));
     (!through.is_none()).then(|| Due {
-        name: row.name.clone(),
-        version: row.version,
-        removed_through: row.periods_removed_through.clone(),
+        row: row.clone(),
         through,
     })
 }
@@ -293,8 +281,8 @@ async fn announce(
             sequence::Column::PeriodsRemovedThrough,
             Expr::val(due.through.as_str()),
         )
-        .filter(sequence::Column::Name.eq(due.name))
-        .filter(sequence::Column::Version.eq(due.version))
+        .filter(sequence::Column::Name.eq(due.row.name))
+        .filter(sequence::Column::Version.eq(due.row.version))
         .filter(sequence::Column::PeriodsRemovedThrough.lt(due.through.as_str()))
         .filter(guard.holds())
         .exec(&database)
@@ -311,7 +299,7 @@ async fn delete(
     let oldest: Vec<String> = counter::Entity::find()
         .select_only()
         .column(counter::Column::Period)
-        .filter(counter::Column::Sequence.eq(due.name.as_str()))
+        .filter(counter::Column::Sequence.eq(due.row.name.as_str()))
         .filter(counter::Column::Period.gt(NO_PERIOD))
         .filter(counter::Column::Period.lte(due.through.as_str()))
         .order_by_asc(counter::Column::Period)
@@ -323,12 +311,12 @@ async fn delete(
         return Ok(0);
     };
     let mut deletion = counter::Entity::delete_many()
-        .filter(counter::Column::Sequence.eq(due.name.as_str()))
+        .filter(counter::Column::Sequence.eq(due.row.name.as_str()))
         .filter(counter::Column::Period.gt(NO_PERIOD))
         .filter(counter::Column::Period.lte(last.as_str()))
         .filter(guard.holds());
     if !faults::is(Fault::RemoveUnannounced) {
-        deletion = deletion.filter(is_announced(&due.name, last));
+        deletion = deletion.filter(is_announced(&due.row.name, last));
     }
     Ok(deletion.exec(&database).await?.rows_affected)
 }

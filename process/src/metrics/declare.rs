@@ -16,7 +16,7 @@ macro_rules! declare {
         pub struct $group:ident {
             $(
                 $(#[doc = $doc:literal])+
-                $metric:ident: $kind:ident = $name:literal $([$key:ident = $value:literal])?,
+                $metric:ident: $kind:ident = $name:literal $([$key:ident = $value:expr])?,
             )+
         }
         $(with {

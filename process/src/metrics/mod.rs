@@ -83,14 +83,6 @@ impl Metrics {
     /// meets.
     pub fn with_sequence_labels(sequence_labels: usize) -> Self {
         let recorder = Arc::new(build_recorder());
-        let version = Label::new("version", env!("CARGO_PKG_VERSION"));
-        let build_info: Gauge = make(
-            &*recorder,
-            "odometer_build_info",
-            &["1, labelled with the version that runs."],
-            &[version],
-        );
-        build_info.set(1.0);
         Self {
             process: ProcessMetrics::make(&*recorder, &[]).with_nothing_in_use(),
             abandoned: AbandonedCause::ALL.map(|cause| {

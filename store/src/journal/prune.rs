@@ -76,9 +76,7 @@ async fn prune(database: &Database) -> Result<(), StatementFailure> {
     let mut position = None;
     loop {
         let rule = rule.clone();
-        let step = query(&database.connection, |database| {
-            step(database, rule, position)
-        });
+        let step = query(database, |database| step(database, rule, position));
         let (n_removed, next) = step.await?;
         database.metrics.journal_rows_pruned.increment(n_removed);
         if n_removed > 0 {
