@@ -58,6 +58,7 @@ pub struct Metrics {
 impl Deref for Metrics {
     type Target = ProcessMetrics;
 
+    #[inline]
     fn deref(&self) -> &ProcessMetrics {
         &self.process
     }
