@@ -52,29 +52,23 @@ impl<'a> ServerErrorCode<'a> {
             "the database refuses this user or password",
             "correct them in the URL, or on the server",
         );
-        const HOST: (&str, &str) = (
-            "the database admits no such user from this host, or not without TLS",
-            "allow it on the server (pg_hba.conf, CREATE USER), or ask for TLS in the URL",
-        );
         const DATABASE: (&str, &str) = (
             "the server has no database of this name",
             "correct the name in the URL, or create the database",
         );
-        const RIGHT: (&str, &str) = (
-            "the user may not use this database",
-            "grant the user the right to connect to it",
-        );
         let (what, to_do) = match self {
-            Self::Postgres("28P01", _) => LOGIN,
-            Self::Postgres("28000", _) => HOST,
-            Self::Postgres("3D000", _) => DATABASE,
-            Self::Postgres("42501", _) => RIGHT,
+            Self::Postgres("28P01", _) | Self::MySql(1045 | 1698) => LOGIN,
+            Self::Postgres("28000", _) | Self::MySql(1130 | 3159) => (
+                "the database admits no such user from this host, or not without TLS",
+                "allow it on the server (pg_hba.conf, CREATE USER), or ask for TLS in the URL",
+            ),
+            Self::Postgres("3D000", _) | Self::MySql(1049) => DATABASE,
+            Self::Postgres("42501", _) | Self::MySql(1044) => (
+                "the user may not use this database",
+                "grant the user the right to connect to it",
+            ),
             Self::Postgres("08P01", message) if message.contains("no such database") => DATABASE,
             Self::Postgres("08P01", message) if is_login_of_a_pooler(message) => LOGIN,
-            Self::MySql(1045 | 1698) => LOGIN,
-            Self::MySql(1130 | 3159) => HOST,
-            Self::MySql(1049) => DATABASE,
-            Self::MySql(1044) => RIGHT,
             Self::MySql(1251) => (
                 "the database wants this user to log in in another way",
                 "give the user a password of a plugin that this program knows",
@@ -186,7 +180,8 @@ impl<'a> ServerErrorCode<'a> {
             | Self::MySql(1020 | 1205 | 1213 | 1412 | 1615) => Cause::Contention,
             Self::Sqlite(code) if matches!(*code & 0xff, 5 | 6) => Cause::Contention,
             // The server ended the statement: by `statement_timeout`, `max_statement_time`,
-            // `max_execution_time`, or a cancel. Servers look for these only before a commit begins.
+            // `max_execution_time`, or a cancel. Servers look for these only before a commit
+            // begins.
             Self::Postgres("57014", _) | Self::MySql(1317 | 1969 | 3024) => Cause::Interrupted,
             Self::Postgres("25006", _) | Self::MySql(1290 | 1792 | 1836) => Cause::ReadOnly(text),
             Self::Sqlite(code) if *code & 0xff == 8 => Cause::ReadOnly(text),

@@ -265,7 +265,7 @@ impl Connection {
         until: Instant,
     ) -> BoxFuture<'_, Result<(ConnectionPool, ConnectionPermit), StatementFailure>> {
         Box::pin(async move {
-            let pending = self.counted.one_is_pending();
+            let pending = Present::of(&self.counted.pending);
             loop {
                 let mut pool = self.pool.lock().clone();
                 if pool.is_pooled != self.options.current().1 {
@@ -281,7 +281,7 @@ impl Connection {
                         drop(pending);
                         let permit = ConnectionPermit {
                             _permit: permit,
-                            _counted: self.counted.one_is_active(),
+                            _counted: Present::of(&self.counted.active),
                         };
                         return Ok((pool, permit));
                     }

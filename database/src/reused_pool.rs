@@ -193,6 +193,6 @@ fn not_executed(error: SqlxError) -> DbErr {
     DbErr::Exec(RuntimeErr::SqlxError(error.into()))
 }
 
-fn not_queried(error: SqlxError) -> DbErr {
+pub fn not_queried(error: SqlxError) -> DbErr {
     DbErr::Query(RuntimeErr::SqlxError(error.into()))
 }

@@ -11,8 +11,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use sea_orm::{
     ConnectOptions, ConnectionTrait, Database, DbBackend, DbErr, EntityTrait, ExecResult,
-    IsolationLevel, QueryResult, QuerySelect, RuntimeErr, Select, SqlxError, Statement,
-    TransactionTrait,
+    IsolationLevel, QueryResult, QuerySelect, Select, Statement, TransactionTrait,
     sqlx::{
         AssertSqlSafe, Executor, PgPool, Postgres, SqlSafeStr, Transaction,
         pool::PoolConnection,
@@ -27,7 +26,7 @@ use crate::{
     failure::StatementFailure,
     fitness::{DatabaseFitness, fitness_of},
     probe,
-    reused_pool::{ReusedPool, not_acquired},
+    reused_pool::{ReusedPool, not_acquired, not_queried},
     target::Target,
 };
 
@@ -139,7 +138,7 @@ impl DatabaseConnection {
                 let statement = AssertSqlSafe(format!("BEGIN; {}", unprepared.bounds));
                 let connection = unprepared.checkout().await?;
                 let begun = Transaction::begin(connection, Some(statement.into_sql_str())).await;
-                let begun = begun.map_err(not_executed)?;
+                let begun = begun.map_err(not_queried)?;
                 Ok(DatabaseTransaction::Unprepared(Mutex::new(begun)))
             }
         }
@@ -241,7 +240,7 @@ impl DatabaseTransaction {
         trace("COMMIT");
         match self {
             Self::Prepared(made) => made.commit().await,
-            Self::Unprepared(open) => open.into_inner().commit().await.map_err(not_executed),
+            Self::Unprepared(open) => open.into_inner().commit().await.map_err(not_queried),
         }
     }
 
@@ -249,7 +248,7 @@ impl DatabaseTransaction {
         trace("ROLLBACK");
         match self {
             Self::Prepared(made) => made.rollback().await,
-            Self::Unprepared(open) => open.into_inner().rollback().await.map_err(not_executed),
+            Self::Unprepared(open) => open.into_inner().rollback().await.map_err(not_queried),
         }
     }
 }
@@ -307,7 +306,7 @@ async fn execute<'c>(
 ) -> Result<ExecResult, DbErr> {
     let done = raw_sql(AssertSqlSafe(sql)).execute(on).await;
     done.map(|done: PgQueryResult| done.into())
-        .map_err(not_executed)
+        .map_err(not_queried)
 }
 
 async fn query<'c>(
@@ -316,9 +315,5 @@ async fn query<'c>(
 ) -> Result<Vec<QueryResult>, DbErr> {
     let rows = raw_sql(AssertSqlSafe(sql)).fetch_all(on).await;
     rows.map(|rows: Vec<PgRow>| rows.into_iter().map(QueryResult::from).collect())
-        .map_err(not_executed)
-}
-
-fn not_executed(error: SqlxError) -> DbErr {
-    DbErr::Query(RuntimeErr::SqlxError(error.into()))
+        .map_err(not_queried)
 }

@@ -18,6 +18,14 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// Joins what failed at several places into one error.
+    ///
+    /// # Errors
+    /// All of it.
+    pub fn all(failed: Vec<Self>) -> Result<(), Self> {
+        failed.into_iter().reduce(Self::and).map_or(Ok(()), Err)
+    }
+
     /// Joins two errors into one. Its kind is the one that an operator has to handle first.
     pub fn and(self, other: Self) -> Self {
         let both = format!("{self}; {other}");

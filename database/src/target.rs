@@ -23,19 +23,21 @@ use crate::{
     tls,
 };
 
-/// Lists the parameters of a URL that the drivers know. Others are not passed on, because the
-/// drivers log parameters that they do not know.
-const POSTGRES_PARAMETERS: [&str; 18] = [
+/// Lists the parameters of a URL that every driver of a server knows, and those that one of them
+/// knows. Others are not passed on, because the drivers log parameters that they do not know.
+const PARAMETERS: [&str; 8] = [
     "sslmode",
     "ssl-mode",
-    "sslrootcert",
-    "ssl-root-cert",
     "ssl-ca",
     "sslcert",
     "ssl-cert",
     "sslkey",
     "ssl-key",
     "statement-cache-capacity",
+];
+const POSTGRES_PARAMETERS: [&str; 10] = [
+    "sslrootcert",
+    "ssl-root-cert",
     "host",
     "hostaddr",
     "port",
@@ -45,16 +47,8 @@ const POSTGRES_PARAMETERS: [&str; 18] = [
     "application_name",
     "options",
 ];
-const MYSQL_PARAMETERS: [&str; 14] = [
-    "sslmode",
-    "ssl-mode",
+const MYSQL_PARAMETERS: [&str; 6] = [
     "sslca",
-    "ssl-ca",
-    "sslcert",
-    "ssl-cert",
-    "sslkey",
-    "ssl-key",
-    "statement-cache-capacity",
     "charset",
     "collation",
     "socket",
@@ -358,7 +352,9 @@ fn split_parameters(backend: DbBackend, mut url: url::Url) -> (url::Url, PoolerR
         if backend == DbBackend::Postgres && is_about_statements {
             route.set_pooled();
         } else if key != "pgbouncer"
-            && (known.contains(&key.as_str()) || key.starts_with("options["))
+            && (known.contains(&key.as_str())
+                || PARAMETERS.contains(&key.as_str())
+                || key.starts_with("options["))
         {
             kept.push((key, value));
         } else if key.len() <= 40

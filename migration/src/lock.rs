@@ -72,8 +72,8 @@ fn number_of(error: &DbErr) -> Option<u16> {
 
 /// Gives back all locks that this connection holds.
 pub(crate) async fn give_back_mysql(connection: &impl ConnectionTrait) -> Result<(), DbErr> {
-    connection
+    let released = connection
         .execute_unprepared("DO RELEASE_ALL_LOCKS()")
-        .await?;
-    Ok(())
+        .await;
+    released.map(|_released| ())
 }

@@ -35,7 +35,7 @@ pub fn migrate<'a>(
         for store in 0..settings.stores.len() {
             migrate_store(&settings.databases(store), &mut failed, tell).await;
         }
-        all_of(failed)
+        StartError::all(failed)
     })
 }
 
@@ -71,15 +71,6 @@ async fn migrate_store(
         )),
         Err(error) => failed.push(error),
     }
-}
-
-/// Joins what failed at several databases into one error.
-fn all_of(failed: Vec<StartError>) -> Result<(), StartError> {
-    let mut failed = failed.into_iter();
-    let Some(first) = failed.next() else {
-        return Ok(());
-    };
-    Err(failed.fold(first, StartError::and))
 }
 
 pub(crate) async fn migrate_one(database: &DatabaseSettings) -> Result<Migrated, StartError> {
@@ -125,7 +116,7 @@ pub fn check<'a>(
                 Err(error) => failed.push(error.of(&database.identity.label)),
             }
         }
-        all_of(failed)
+        StartError::all(failed)
     })
 }
 

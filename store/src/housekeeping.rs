@@ -7,15 +7,13 @@
 
 use std::{
     future::Future,
-    sync::{Arc, Weak},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures_util::future::BoxFuture;
 use odometer_database::{
-    connection::{Connection, Health},
-    failure::StatementFailure,
-    session::DatabaseConnection,
+    connection::Health, failure::StatementFailure, session::DatabaseConnection,
 };
 use sea_orm::DbErr;
 
@@ -36,7 +34,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) trait Chore: Send + 'static {
     /// Does the work once, while the database answers. Returns how long to wait before the next
     /// pass.
-    fn pass(&mut self) -> impl Future<Output = Result<Duration, PassFailure>> + Send;
+    fn pass(
+        &mut self,
+        database: &Arc<Database>,
+    ) -> impl Future<Output = Result<Duration, PassFailure>> + Send;
 
     /// Warns that a pass failed. Of passes that fail one after the other, only the first is warned
     /// of.
@@ -48,35 +49,25 @@ pub(crate) type PassFailure = (StatementFailure, Duration);
 
 /// A chore of worker leases, which always waits as long.
 struct LeaseChore {
-    database: Weak<Database>,
     between: Duration,
     work: fn(Arc<Database>) -> BoxFuture<'static, ()>,
 }
 
 impl Chore for LeaseChore {
-    async fn pass(&mut self) -> Result<Duration, PassFailure> {
-        if let Some(database) = self.database.upgrade() {
-            (self.work)(database).await;
-        }
+    async fn pass(&mut self, database: &Arc<Database>) -> Result<Duration, PassFailure> {
+        (self.work)(Arc::clone(database)).await;
         Ok(self.between)
     }
 }
 
 /// Starts the chores of a database.
 pub(crate) fn start(database: &Arc<Database>) {
-    let of_leases = |between, work| {
-        let chore = LeaseChore {
-            database: Arc::downgrade(database),
-            between,
-            work,
-        };
-        repeat(database, between, chore)
-    };
+    let of_leases = |between, work| repeat(database, between, LeaseChore { between, work });
     let between_looks = database.settings.definition_refresh / 2;
     let chores = [
-        repeat(database, overlap::FIRST_WAIT, Overlaps::of(database)),
-        repeat(database, prune::FIRST_WAIT, Pruner::of(database)),
-        repeat(database, removal::FIRST_WAIT, Remover::of(database)),
+        repeat(database, overlap::FIRST_WAIT, Overlaps::default()),
+        repeat(database, prune::FIRST_WAIT, Pruner),
+        repeat(database, removal::FIRST_WAIT, Remover),
         of_leases(between_looks, |database| {
             Box::pin(unconfirmed::watch(database))
         }),
@@ -90,20 +81,27 @@ pub(crate) fn start(database: &Arc<Database>) {
     }
 }
 
-/// Repeats a chore without end. At most `first` is waited before the first pass, and while the
-/// database is away.
-fn repeat(database: &Database, first: Duration, mut chore: impl Chore) -> BoxFuture<'static, ()> {
-    let connection = Arc::clone(&database.connection);
+/// Repeats a chore for as long as the database is in use. At most `first` is waited before the
+/// first pass, and while the database is away.
+fn repeat(
+    database: &Arc<Database>,
+    first: Duration,
+    mut chore: impl Chore,
+) -> BoxFuture<'static, ()> {
+    let database = Arc::downgrade(database);
     Box::pin(async move {
         let mut pause = jittered(first);
         let mut has_warned = false;
         loop {
             tokio::time::sleep(pause).await;
-            if connection.health() != Health::Up {
+            let Some(database) = database.upgrade() else {
+                return;
+            };
+            if database.connection.health() != Health::Up {
                 pause = jittered(first);
                 continue;
             }
-            pause = match chore.pass().await {
+            pause = match chore.pass(&database).await {
                 Ok(pause) => {
                     has_warned = false;
                     pause
@@ -124,7 +122,7 @@ fn repeat(database: &Database, first: Duration, mut chore: impl Chore) -> BoxFut
 /// # Errors
 /// How it failed.
 pub(crate) async fn query<T, F, Fut>(
-    connection: &Arc<Connection>,
+    database: &Database,
     operation: F,
 ) -> Result<T, StatementFailure>
 where
@@ -132,7 +130,8 @@ where
     F: FnOnce(DatabaseConnection) -> Fut,
     Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
 {
-    connection.run(Instant::now() + TIMEOUT, operation).await
+    let until = Instant::now() + TIMEOUT;
+    database.connection.run(until, operation).await
 }
 
 /// Returns a random half to all of a pause, so that replicas do not do a chore at the same time.

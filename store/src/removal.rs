@@ -22,7 +22,6 @@ use odometer_core::{
     period::{Calendar, Period},
 };
 use odometer_database::{
-    connection::Connection,
     database_clock,
     failure::{Cause, StatementFailure},
     session::DatabaseConnection,
@@ -30,7 +29,6 @@ use odometer_database::{
 use odometer_process::{
     clock::now_ms,
     faults::{self, Fault},
-    metrics::Metrics,
 };
 use sea_orm::{
     ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
@@ -39,7 +37,7 @@ use sea_orm::{
 
 use crate::{
     database::Database,
-    heartbeat::{Heartbeat, HeartbeatGuard},
+    heartbeat::HeartbeatGuard,
     housekeeping::{Chore, PassFailure, jittered, query},
     rows::catalog::{self, NO_PERIOD},
 };
@@ -57,28 +55,20 @@ const PAGE: u64 = 1000;
 const STEP: u64 = 500;
 const BETWEEN_STEPS: Duration = Duration::from_millis(100);
 
-pub(crate) struct Remover {
-    connection: Arc<Connection>,
-    heartbeat: Arc<Heartbeat>,
-    metrics: Arc<Metrics>,
-}
+pub(crate) struct Remover;
 
 /// A sequence with counters that are too old.
 #[derive(Clone, Debug)]
 struct Due {
-    name: String,
-    /// The version of the sequence's row when it was read. What the sequence retains may have
-    /// changed since.
-    version: i64,
-    /// The last period that is removed already.
-    removed_through: String,
+    /// The row of the sequence as it was read. What the sequence retains may have changed since.
+    row: sequence::Model,
     /// The last period that is too old. In a removal, the last of these periods that has a counter.
     through: Period,
 }
 
 impl Chore for Remover {
-    async fn pass(&mut self) -> Result<Duration, PassFailure> {
-        match self.remove_all().await {
+    async fn pass(&mut self, database: &Arc<Database>) -> Result<Duration, PassFailure> {
+        match remove_all(database).await {
             Ok(None) => Ok(jittered(BETWEEN_PASSES)),
             Ok(Some(put_off)) => Err((put_off, jittered(BETWEEN_PASSES))),
             Err(failure) => Err((failure, jittered(FIRST_WAIT))),
@@ -94,118 +84,104 @@ impl Chore for Remover {
     }
 }
 
-impl Remover {
-    pub(crate) fn of(database: &Database) -> Self {
-        Self {
-            connection: Arc::clone(&database.connection),
-            heartbeat: Arc::clone(&database.heartbeat),
-            metrics: Arc::clone(&database.metrics),
-        }
-    }
-
-    /// Looks at all sequences once. Returns why one of them was put off, if one was.
-    async fn remove_all(&self) -> Result<Option<StatementFailure>, StatementFailure> {
-        // The slower clock decides: periods that are kept too long can still be removed.
-        let clock = query(&self.connection, |database| async move {
-            database_clock::read(&database).await
-        });
-        let now_ms = Ord::min(now_ms(), clock.await?);
-        let mut put_off = None;
-        let mut after = Some(String::new());
-        while let Some(begin) = after {
-            let end = query(&self.connection, |database| {
-                page_end(database, begin.clone())
-            });
-            let end = end.await?;
-            let page = (begin, end.clone());
-            let rows = query(&self.connection, |database| calendars(database, page)).await?;
-            for due in self.due(&rows, now_ms).await? {
-                match self.remove(due).await {
-                    Ok(()) => {}
-                    // One sequence that is always in use must not keep the others from being looked
-                    // at.
-                    Err(failure) if is_of_one_sequence(&failure) => put_off = Some(failure),
-                    Err(failure) => return Err(failure),
-                }
-            }
-            after = end;
-            tokio::time::sleep(BETWEEN_STEPS).await;
-        }
-        Ok(put_off)
-    }
-
-    /// Returns the sequences with counters that are too old. Counters that an earlier removal left
-    /// are among them.
-    async fn due(
-        &self,
-        rows: &[sequence::Model],
-        now_ms: i64,
-    ) -> Result<Vec<Due>, StatementFailure> {
-        let mut by_period: BTreeMap<Period, Vec<Due>> = BTreeMap::new();
-        for row in rows {
-            if let Some(due) = too_old(row, now_ms) {
-                by_period.entry(due.through.clone()).or_default().push(due);
+/// Looks at all sequences once. Returns why one of them was put off, if one was.
+async fn remove_all(database: &Database) -> Result<Option<StatementFailure>, StatementFailure> {
+    // The slower clock decides: periods that are kept too long can still be removed.
+    let clock = query(database, |database| async move {
+        database_clock::read(&database).await
+    });
+    let now_ms = Ord::min(now_ms(), clock.await?);
+    let mut put_off = None;
+    let mut after = Some(String::new());
+    while let Some(begin) = after {
+        let end = query(database, |database| page_end(database, begin.clone()));
+        let end = end.await?;
+        let page = (begin, end.clone());
+        let rows = query(database, |database| calendars(database, page)).await?;
+        for due in due(database, &rows, now_ms).await? {
+            match remove(database, due).await {
+                Ok(()) => {}
+                // One sequence that is always in use must not keep the others from being looked
+                // at.
+                Err(failure) if is_of_one_sequence(&failure) => put_off = Some(failure),
+                Err(failure) => return Err(failure),
             }
         }
-        let mut all = Vec::new();
-        for (through, group) in by_period {
-            let names: Vec<String> = group.iter().map(|due| due.name.clone()).collect();
-            let mut youngest = query(&self.connection, |database| {
-                with_counters(database, names, through)
-            })
-            .await?;
-            all.extend(group.into_iter().filter_map(|due| {
-                let through = youngest.remove(&due.name)?;
-                Some(Due { through, ..due })
-            }));
-        }
-        Ok(all)
+        after = end;
+        tokio::time::sleep(BETWEEN_STEPS).await;
     }
+    Ok(put_off)
+}
 
-    async fn remove(&self, due: Due) -> Result<(), StatementFailure> {
-        let Ok(guard) = self.heartbeat.guard() else {
-            // The store went back. Until a recovery has run, nothing here is trusted.
+/// Returns the sequences with counters that are too old. Counters that an earlier removal left
+/// are among them.
+async fn due(
+    database: &Database,
+    rows: &[sequence::Model],
+    now_ms: i64,
+) -> Result<Vec<Due>, StatementFailure> {
+    let mut by_period: BTreeMap<Period, Vec<Due>> = BTreeMap::new();
+    for row in rows {
+        if let Some(due) = too_old(row, now_ms) {
+            by_period.entry(due.through.clone()).or_default().push(due);
+        }
+    }
+    let mut all = Vec::new();
+    for (through, group) in by_period {
+        let names: Vec<String> = group.iter().map(|due| due.row.name.clone()).collect();
+        let mut youngest =
+            query(database, |database| with_counters(database, names, through)).await?;
+        all.extend(group.into_iter().filter_map(|due| {
+            let through = youngest.remove(&due.row.name)?;
+            Some(Due { through, ..due })
+        }));
+    }
+    Ok(all)
+}
+
+async fn remove(database: &Database, due: Due) -> Result<(), StatementFailure> {
+    let Ok(guard) = database.heartbeat.guard() else {
+        // The store went back. Until a recovery has run, nothing here is trusted.
+        return Ok(());
+    };
+    if due.row.periods_removed_through.as_str() < due.through.as_str()
+        && !faults::is(Fault::RemoveUnannounced)
+    {
+        let (announced, guard_copy) = (due.clone(), guard.clone());
+        let is_announced = query(database, |database| {
+            announce(database, announced, guard_copy)
+        })
+        .await?;
+        if !is_announced {
+            // Another replica was faster, or the sequence was changed. The next pass looks
+            // again.
             return Ok(());
-        };
-        if due.removed_through.as_str() < due.through.as_str()
-            && !faults::is(Fault::RemoveUnannounced)
-        {
-            let (announced, guard_copy) = (due.clone(), guard.clone());
-            let is_announced = query(&self.connection, |database| {
-                announce(database, announced, guard_copy)
-            })
-            .await?;
-            if !is_announced {
-                // Another replica was faster, or the sequence was changed. The next pass looks
-                // again.
-                return Ok(());
-            }
-            if faults::is(Fault::RemovalDies) {
-                std::process::abort();
-            }
         }
-        let mut n_removed: u64 = 0;
-        loop {
-            let (due, guard) = (due.clone(), guard.clone());
-            let deleted = query(&self.connection, |database| delete(database, due, guard)).await?;
-            self.metrics.periods_removed.increment(deleted);
-            n_removed = n_removed.saturating_add(deleted);
-            if deleted < STEP {
-                break;
-            }
-            tokio::time::sleep(BETWEEN_STEPS).await;
+        if faults::is(Fault::RemovalDies) {
+            std::process::abort();
         }
-        if n_removed > 0 {
-            tracing::info!(
-                target: TARGET,
-                sequence = due.name,
-                through = due.through.as_str(),
-                periods = n_removed,
-                "periods that are older than the sequence retains them were removed"
-            );
-        }
-        Ok(())
     }
+    let mut n_removed: u64 = 0;
+    loop {
+        let (due, guard) = (due.clone(), guard.clone());
+        let deleted = query(database, |database| delete(database, due, guard)).await?;
+        database.metrics.periods_removed.increment(deleted);
+        n_removed = n_removed.saturating_add(deleted);
+        if deleted < STEP {
+            break;
+        }
+        tokio::time::sleep(BETWEEN_STEPS).await;
+    }
+    if n_removed > 0 {
+        tracing::info!(
+            target: TARGET,
+            sequence = due.row.name,
+            through = due.through.as_str(),
+            periods = n_removed,
+            "periods that are older than the sequence retains them were removed"
+        );
+    }
+    Ok(())
 }
 
 /// Returns up to which period a sequence is too old. `None` if the sequence has no periods of the
@@ -219,9 +195,7 @@ fn too_old(row: &sequence::Model, now_ms: i64) -> Option<Due> {
     // The sequence may retain periods for longer by now. What was removed stays removed.
     let through = through.map_or_else(|| removed.clone(), |through| through.max(removed.clone()));
     (!through.is_none()).then(|| Due {
-        name: row.name.clone(),
-        version: row.version,
-        removed_through: row.periods_removed_through.clone(),
+        row: row.clone(),
         through,
     })
 }
@@ -307,8 +281,8 @@ async fn announce(
             sequence::Column::PeriodsRemovedThrough,
             Expr::val(due.through.as_str()),
         )
-        .filter(sequence::Column::Name.eq(due.name))
-        .filter(sequence::Column::Version.eq(due.version))
+        .filter(sequence::Column::Name.eq(due.row.name))
+        .filter(sequence::Column::Version.eq(due.row.version))
         .filter(sequence::Column::PeriodsRemovedThrough.lt(due.through.as_str()))
         .filter(guard.holds())
         .exec(&database)
@@ -325,7 +299,7 @@ async fn delete(
     let oldest: Vec<String> = counter::Entity::find()
         .select_only()
         .column(counter::Column::Period)
-        .filter(counter::Column::Sequence.eq(due.name.as_str()))
+        .filter(counter::Column::Sequence.eq(due.row.name.as_str()))
         .filter(counter::Column::Period.gt(NO_PERIOD))
         .filter(counter::Column::Period.lte(due.through.as_str()))
         .order_by_asc(counter::Column::Period)
@@ -337,12 +311,12 @@ async fn delete(
         return Ok(0);
     };
     let mut deletion = counter::Entity::delete_many()
-        .filter(counter::Column::Sequence.eq(due.name.as_str()))
+        .filter(counter::Column::Sequence.eq(due.row.name.as_str()))
         .filter(counter::Column::Period.gt(NO_PERIOD))
         .filter(counter::Column::Period.lte(last.as_str()))
         .filter(guard.holds());
     if !faults::is(Fault::RemoveUnannounced) {
-        deletion = deletion.filter(is_announced(&due.name, last));
+        deletion = deletion.filter(is_announced(&due.row.name, last));
     }
     Ok(deletion.exec(&database).await?.rows_affected)
 }

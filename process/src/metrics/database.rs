@@ -53,23 +53,14 @@ impl ConnectionMetrics {
         let n_connections = u32::try_from(n_connections);
         self.max.set(n_connections.map_or(f64::INFINITY, f64::from));
     }
-
-    /// Counts one connection as in use until the returned value is dropped.
-    pub fn one_is_active(&self) -> Present {
-        Present::of(&self.active)
-    }
-
-    /// Counts one connection as waited for until the returned value is dropped.
-    pub fn one_is_pending(&self) -> Present {
-        Present::of(&self.pending)
-    }
 }
 
 /// Counts as one in a gauge for as long as it lives.
 pub struct Present(Gauge);
 
 impl Present {
-    fn of(gauge: &Gauge) -> Self {
+    /// Adds one to a gauge until the returned value is dropped.
+    pub fn of(gauge: &Gauge) -> Self {
         gauge.increment(1.0);
         Self(gauge.clone())
     }

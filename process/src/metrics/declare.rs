@@ -1,7 +1,6 @@
 //! Registers metrics with a recorder. No other file does so.
 
 use ::metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
-use metrics_exporter_prometheus::PrometheusRecorder;
 
 const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
@@ -17,7 +16,7 @@ macro_rules! declare {
         pub struct $group:ident {
             $(
                 $(#[doc = $doc:literal])+
-                $metric:ident: $kind:ident = $name:literal $([$key:ident = $value:literal])?,
+                $metric:ident: $kind:ident = $name:literal $([$key:ident = $value:expr])?,
             )+
         }
         $(with {
@@ -33,7 +32,7 @@ macro_rules! declare {
         impl $group {
             /// Makes the handles, all of them with these labels.
             pub(crate) fn make(
-                recorder: &metrics_exporter_prometheus::PrometheusRecorder,
+                recorder: &dyn ::metrics::Recorder,
                 labels: &[::metrics::Label],
             ) -> Self {
                 Self {
@@ -53,25 +52,25 @@ pub(crate) use declare;
 
 /// A kind of metric.
 pub(crate) trait Metric {
-    fn register(recorder: &PrometheusRecorder, key: &Key, help: String) -> Self;
+    fn register(recorder: &dyn Recorder, key: &Key, help: String) -> Self;
 }
 
 impl Metric for Counter {
-    fn register(recorder: &PrometheusRecorder, key: &Key, help: String) -> Self {
+    fn register(recorder: &dyn Recorder, key: &Key, help: String) -> Self {
         recorder.describe_counter(key.name_shared(), None, help.into());
         recorder.register_counter(key, &METADATA)
     }
 }
 
 impl Metric for Gauge {
-    fn register(recorder: &PrometheusRecorder, key: &Key, help: String) -> Self {
+    fn register(recorder: &dyn Recorder, key: &Key, help: String) -> Self {
         recorder.describe_gauge(key.name_shared(), None, help.into());
         recorder.register_gauge(key, &METADATA)
     }
 }
 
 impl Metric for Histogram {
-    fn register(recorder: &PrometheusRecorder, key: &Key, help: String) -> Self {
+    fn register(recorder: &dyn Recorder, key: &Key, help: String) -> Self {
         recorder.describe_histogram(key.name_shared(), None, help.into());
         recorder.register_histogram(key, &METADATA)
     }
@@ -79,7 +78,7 @@ impl Metric for Histogram {
 
 /// Makes one metric, with the first paragraph of `doc` as its help text.
 pub(crate) fn make<M: Metric>(
-    recorder: &PrometheusRecorder,
+    recorder: &dyn Recorder,
     name: &'static str,
     doc: &[&str],
     labels: &[Label],

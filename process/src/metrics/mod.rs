@@ -58,6 +58,7 @@ pub struct Metrics {
 impl Deref for Metrics {
     type Target = ProcessMetrics;
 
+    #[inline]
     fn deref(&self) -> &ProcessMetrics {
         &self.process
     }
@@ -71,7 +72,7 @@ impl Metrics {
             Label::new("store", store.to_owned()),
             Label::new("database", database.to_string()),
         ];
-        DatabaseMetrics::make(&self.recorder, &labels)
+        DatabaseMetrics::make(&*self.recorder, &labels)
     }
 
     /// Makes the handles, with labels for the first `SEQUENCE_LABELS` names.
@@ -83,29 +84,21 @@ impl Metrics {
     /// meets.
     pub fn with_sequence_labels(sequence_labels: usize) -> Self {
         let recorder = Arc::new(build_recorder());
-        let version = Label::new("version", env!("CARGO_PKG_VERSION"));
-        let build_info: Gauge = make(
-            &recorder,
-            "odometer_build_info",
-            &["1, labelled with the version that runs."],
-            &[version],
-        );
-        build_info.set(1.0);
         Self {
-            process: ProcessMetrics::make(&recorder, &[]).with_nothing_in_use(),
+            process: ProcessMetrics::make(&*recorder, &[]).with_nothing_in_use(),
             abandoned: AbandonedCause::ALL.map(|cause| {
                 make(
-                    &recorder,
+                    &*recorder,
                     "odometer_abandoned_numbers_total",
                     &["Numbers reserved that will neither be issued nor returned, by cause."],
                     &[Label::new("cause", cause.word())],
                 )
             }),
-            http: Route::ALL.map(|route| RouteMetrics::make(&recorder, route)),
+            http: Route::ALL.map(|route| RouteMetrics::make(&*recorder, route)),
             sequences: Mutex::new(HashMap::new()),
             sequence_labels,
             beyond_labels: make(
-                &recorder,
+                &*recorder,
                 "odometer_numbers_issued_total",
                 &["Numbers given to callers."],
                 &[Label::new("sequence", OTHER)],
@@ -137,7 +130,7 @@ impl Metrics {
             return SequenceMetrics::beyond(self.beyond_labels.clone());
         }
         let labels = [Label::new("sequence", name.to_owned())];
-        let made = SequenceMetrics::make(&self.recorder, &labels);
+        let made = SequenceMetrics::make(&*self.recorder, &labels);
         made.clear();
         sequences.insert(name.into(), made.clone());
         made
@@ -151,7 +144,7 @@ impl Metrics {
             Label::new("server", server.to_owned()),
         ];
         let help = "1 while a Redis server takes steps, 0 otherwise.";
-        make(&self.recorder, "odometer_redis_up", &[help], &labels)
+        make(&*self.recorder, "odometer_redis_up", &[help], &labels)
     }
 
     /// Returns the counter of requests that were answered:
@@ -164,7 +157,7 @@ impl Metrics {
             .zip(STATUS_LABELS)
             .find(|((known, _), _)| **known == status)
             .map_or((other, "other"), |((_, cell), label)| (cell, label));
-        cell.get_or_init(|| route::requests(&self.recorder, route, label))
+        cell.get_or_init(|| route::requests(&*self.recorder, route, label))
     }
 
     /// Returns the histogram of seconds to answer: `odometer_http_request_duration_seconds{route}`.

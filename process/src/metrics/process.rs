@@ -7,6 +7,8 @@ use super::{connections::ConnectionsMetrics, declare::declare, redis::RedisMetri
 declare! {
     /// The metrics that a process has once.
     pub struct ProcessMetrics {
+        /// 1, labelled with the version that runs.
+        build_info: Gauge = "odometer_build_info" [version = env!("CARGO_PKG_VERSION")],
         /// Writes that tried to reserve or adopt a block, by outcome.
         ///
         /// Blocks that were reserved.
@@ -113,8 +115,9 @@ declare! {
 }
 
 impl ProcessMetrics {
-    /// Shows that no sequence is in use: what is least then is infinite.
+    /// Shows that the program runs, and that no sequence is in use: what is least then is infinite.
     pub(crate) fn with_nothing_in_use(self) -> Self {
+        self.build_info.set(1.0);
         for least in [
             &self.shortest_reserve_seconds,
             &self.shortest_reserve_ratio,

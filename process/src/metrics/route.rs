@@ -2,8 +2,7 @@
 
 use std::sync::OnceLock;
 
-use ::metrics::{Counter, Histogram, Label};
-use metrics_exporter_prometheus::PrometheusRecorder;
+use ::metrics::{Counter, Histogram, Label, Recorder};
 
 use super::declare::make;
 use crate::words::words;
@@ -72,7 +71,7 @@ pub(crate) struct RouteMetrics {
 }
 
 impl RouteMetrics {
-    pub(crate) fn make(recorder: &PrometheusRecorder, route: Route) -> Self {
+    pub(crate) fn make(recorder: &dyn Recorder, route: Route) -> Self {
         let made = Self {
             requests: [const { OnceLock::new() }; STATUS_LABELS.len()],
             duration: make(
@@ -90,11 +89,7 @@ impl RouteMetrics {
 }
 
 /// Makes the counter of the requests of a route that were answered with one status.
-pub(crate) fn requests(
-    recorder: &PrometheusRecorder,
-    route: Route,
-    status: &'static str,
-) -> Counter {
+pub(crate) fn requests(recorder: &dyn Recorder, route: Route, status: &'static str) -> Counter {
     let labels = [
         Label::new("route", route.word()),
         Label::new("status", status),

@@ -1,6 +1,6 @@
 //! Declares the metrics of one sequence.
 
-use ::metrics::{Counter, Gauge};
+use ::metrics::{Counter, Gauge, NoopRecorder};
 
 use super::declare::declare;
 
@@ -42,12 +42,7 @@ impl SequenceMetrics {
     pub(crate) fn beyond(issued: Counter) -> Self {
         Self {
             issued,
-            block_size: Gauge::noop(),
-            block_remaining: Gauge::noop(),
-            block_utilization: Gauge::noop(),
-            reserve_seconds: Gauge::noop(),
-            runway_numbers: Gauge::noop(),
-            runway_seconds: Gauge::noop(),
+            ..Self::make(&NoopRecorder, &[])
         }
     }
 

@@ -21,8 +21,8 @@ use odometer_database::{
 };
 use odometer_process::{clock::now_ms, metrics::DatabaseMetrics};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
-    QueryTrait,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, Iterable,
+    JoinType, Order, QueryTrait,
     sea_query::{Expr, ExprTrait, Query},
 };
 use tokio::sync::mpsc;
@@ -213,14 +213,12 @@ impl Refresher {
                 .connection
                 .run(until, move |database| changed_after(database, position))
                 .await?;
-            let Some(last) = rows.last() else {
+            let Some((last, _)) = rows.last() else {
                 break;
             };
             after = (last.version, Some(last.name.clone()));
             let is_last = rows.len() < PAGE;
-            let changed = rows
-                .into_iter()
-                .filter_map(|row| row.into_changed(&self.store));
+            let changed = rows.into_iter().filter_map(|row| changed(row, &self.store));
             let news = News {
                 source: self.source,
                 n_recoveries: self.heartbeat.n_recoveries(),
@@ -305,44 +303,34 @@ async fn read_meta(database: DatabaseConnection) -> Result<(meta::Model, i64), D
     Ok((meta, row.try_get("", "now_ms")?))
 }
 
-/// A changed sequence, with the floor of its counter without period.
-#[derive(Debug, FromQueryResult)]
-struct ChangedRow {
-    name: String,
-    definition: String,
-    state: String,
-    version: i64,
-    /// `None` if the sequence has no such counter.
-    floor: Option<i64>,
-}
+/// A changed sequence, and the floor of its counter without period, if it has such a counter.
+type ChangedRow = (sequence::Model, Option<i64>);
 
-impl ChangedRow {
-    fn into_changed(self, store: &str) -> Option<Changed> {
-        let broken = |error: String| {
-            tracing::error!(
-                target: TARGET,
-                sequence = self.name,
-                error,
-                "a stored definition cannot be read"
-            );
-        };
-        let name = SequenceName::parse(&self.name)
-            .map_err(|error| broken(error.to_string()))
-            .ok()?;
-        // Floor and state hold even if a newer version wrote a definition that this version cannot
-        // read.
-        let definition = catalog::read_definition(&self.definition, store)
-            .map_err(|error| broken(error.to_string()))
-            .ok()
-            .map(Arc::new);
-        Some(Changed {
-            name,
-            is_live: self.state == catalog::LIVE,
-            definition,
-            version: self.version,
-            floor: self.floor.unwrap_or(0),
-        })
-    }
+fn changed((row, floor): ChangedRow, store: &str) -> Option<Changed> {
+    let broken = |error: String| {
+        tracing::error!(
+            target: TARGET,
+            sequence = row.name,
+            error,
+            "a stored definition cannot be read"
+        );
+    };
+    let name = SequenceName::parse(&row.name)
+        .map_err(|error| broken(error.to_string()))
+        .ok()?;
+    // Floor and state hold even if a newer version wrote a definition that this version cannot
+    // read.
+    let definition = catalog::read_definition(&row.definition, store)
+        .map_err(|error| broken(error.to_string()))
+        .ok()
+        .map(Arc::new);
+    Some(Changed {
+        name,
+        is_live: row.state == catalog::LIVE,
+        definition,
+        version: row.version,
+        floor: floor.unwrap_or(0),
+    })
 }
 
 /// Returns a page of the changes after a position, in the order of the changes.
@@ -359,12 +347,7 @@ async fn changed_after(
         );
     }
     let query = Query::select()
-        .columns([
-            (sequence::Entity, sequence::Column::Name),
-            (sequence::Entity, sequence::Column::Definition),
-            (sequence::Entity, sequence::Column::State),
-            (sequence::Entity, sequence::Column::Version),
-        ])
+        .columns(sequence::Column::iter().map(|column| (sequence::Entity, column)))
         .column((counter::Entity, counter::Column::Floor))
         .from(sequence::Entity)
         .join(
@@ -380,6 +363,11 @@ async fn changed_after(
         .to_owned();
     let rows = database.query_all(&query).await?;
     rows.iter()
-        .map(|row| ChangedRow::from_query_result(row, ""))
+        .map(|row| {
+            Ok((
+                sequence::Model::from_query_result(row, "")?,
+                row.try_get("", "floor")?,
+            ))
+        })
         .collect()
 }

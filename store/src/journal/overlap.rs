@@ -11,13 +11,10 @@ use std::{
     time::Duration,
 };
 
-use ::metrics::Gauge;
 use entity::{block, meta};
 use migration::{Installed, JOURNAL_INDEX};
-use odometer_database::{
-    connection::Connection, failure::StatementFailure, session::DatabaseConnection,
-};
-use odometer_process::{clock::now_ms, metrics::Metrics};
+use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
+use odometer_process::clock::now_ms;
 use sea_orm::{
     ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
     sea_query::{Expr, ExprTrait},
@@ -55,10 +52,8 @@ const NEIGHBOURS: u64 = 50;
 const MAX_PAIRS: usize = 1000;
 const MAX_PAIRS_A_PAGE: usize = 100;
 
+#[derive(Default)]
 pub(crate) struct Overlaps {
-    connection: Arc<Connection>,
-    metrics: Arc<Metrics>,
-    n_overlaps: Gauge,
     has_index: bool,
     /// The last row that was read in this pass.
     position: Option<block::Model>,
@@ -70,8 +65,8 @@ pub(crate) struct Overlaps {
 }
 
 impl Chore for Overlaps {
-    async fn pass(&mut self) -> Result<Duration, PassFailure> {
-        if let Err(failure) = self.look_through().await {
+    async fn pass(&mut self, database: &Arc<Database>) -> Result<Duration, PassFailure> {
+        if let Err(failure) = self.look_through(database).await {
             tracing::debug!(
                 target: TARGET,
                 error = failure.cause().text(),
@@ -83,44 +78,31 @@ impl Chore for Overlaps {
 }
 
 impl Overlaps {
-    pub(crate) fn of(database: &Database) -> Self {
-        Self {
-            connection: Arc::clone(&database.connection),
-            metrics: Arc::clone(&database.metrics),
-            n_overlaps: database.counted.journal_overlaps.clone(),
-            has_index: false,
-            position: None,
-            highest: None,
-            pass: 0,
-            found: BTreeMap::new(),
-        }
-    }
-
-    async fn look_through(&mut self) -> Result<(), StatementFailure> {
+    async fn look_through(&mut self, database: &Database) -> Result<(), StatementFailure> {
         if !self.has_index {
-            self.has_index = query(&self.connection, has_index).await?;
+            self.has_index = query(database, has_index).await?;
             if !self.has_index {
                 return Ok(());
             }
         }
-        if !self.walk().await? {
-            self.look_at_the_latest().await?;
+        if !self.walk(database).await? {
+            self.look_at_the_latest(database).await?;
         }
         Ok(())
     }
 
     /// Goes on with the pass. Returns true if the pass came to its end.
-    async fn walk(&mut self) -> Result<bool, StatementFailure> {
+    async fn walk(&mut self, database: &Database) -> Result<bool, StatementFailure> {
         for _page in 0..MAX_PAGES_A_RUN {
             let position = self.position.clone();
-            let rows = query(&self.connection, |database| page(database, position)).await?;
+            let rows = query(database, |database| page(database, position)).await?;
             let is_last = rows.len() < PAGE;
             let next = rows.last().cloned();
             let mut highest = self.highest.clone();
             let suspects = sweep(&mut highest, rows);
-            self.judge(suspects).await?;
+            self.judge(database, suspects).await?;
             if is_last {
-                self.end_pass();
+                self.end_pass(database);
                 return Ok(true);
             }
             (self.position, self.highest) = (next, highest);
@@ -129,25 +111,25 @@ impl Overlaps {
         Ok(false)
     }
 
-    fn end_pass(&mut self) {
+    fn end_pass(&mut self, database: &Database) {
         (self.position, self.highest) = (None, None);
         let pass = self.pass;
         // Pairs that this pass did not find again were corrected, or pruned.
         self.found.retain(|_, seen_in| *seen_in >= pass);
         self.pass = pass.saturating_add(1);
-        self.publish();
-        self.metrics.journal_checks.increment(1);
+        self.publish(database);
+        database.metrics.journal_checks.increment(1);
     }
 
     /// Compares some of the recent blocks, each with the blocks below it.
-    async fn look_at_the_latest(&mut self) -> Result<(), StatementFailure> {
-        let latest = query(&self.connection, latest).await?;
+    async fn look_at_the_latest(&mut self, database: &Database) -> Result<(), StatementFailure> {
+        let latest = query(database, latest).await?;
         let from = rand::random_range(0..latest.len().max(1));
         let chosen = latest.iter().cycle().skip(from).take(latest.len());
         for row in chosen.take(LATELY_A_TURN).cloned().collect::<Vec<_>>() {
-            let rows = query(&self.connection, |database| neighbours(database, row)).await?;
+            let rows = query(database, |database| neighbours(database, row)).await?;
             let suspects = sweep(&mut None, rows.into_iter().rev());
-            self.judge(suspects).await?;
+            self.judge(database, suspects).await?;
             tokio::time::sleep(BETWEEN_PAGES).await;
         }
         Ok(())
@@ -155,13 +137,17 @@ impl Overlaps {
 
     /// Reads suspected pairs again, and notes those that overlap. One statement reads both rows,
     /// because they may have been read at two different moments.
-    async fn judge(&mut self, mut suspects: Vec<OverlapPair>) -> Result<(), StatementFailure> {
+    async fn judge(
+        &mut self,
+        database: &Database,
+        mut suspects: Vec<OverlapPair>,
+    ) -> Result<(), StatementFailure> {
         suspects.truncate(MAX_PAIRS_A_PAGE);
         if suspects.is_empty() {
             return Ok(());
         }
         let ids: Vec<Uuid> = suspects.iter().flat_map(|(a, b)| [a.id, b.id]).collect();
-        let (rows, recovered_at) = query(&self.connection, |database| again(database, ids)).await?;
+        let (rows, recovered_at) = query(database, |database| again(database, ids)).await?;
         for (one, other) in suspects {
             let (Some(one), Some(other)) = (rows.get(&one.id), rows.get(&other.id)) else {
                 continue;
@@ -170,7 +156,7 @@ impl Overlaps {
                 self.note(one, other);
             }
         }
-        self.publish();
+        self.publish(database);
         Ok(())
     }
 
@@ -197,9 +183,9 @@ impl Overlaps {
         }
     }
 
-    fn publish(&self) {
+    fn publish(&self, database: &Database) {
         let n_found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
-        self.n_overlaps.set(f64::from(n_found));
+        database.counted.journal_overlaps.set(f64::from(n_found));
     }
 }
 

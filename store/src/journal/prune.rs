@@ -13,13 +13,10 @@ use std::{
 use entity::{block, counter, sequence};
 use migration::{Installed, JOURNAL_INDEX};
 use odometer_core::period::Period;
-use odometer_database::{
-    connection::Connection, failure::StatementFailure, session::DatabaseConnection,
-};
+use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
 use odometer_process::{
     clock::now_ms,
     faults::{self, Fault},
-    metrics::Metrics,
 };
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
@@ -41,11 +38,7 @@ const BETWEEN_PASSES: Duration = Duration::from_secs(1200);
 const STEP: u64 = 500;
 const BETWEEN_STEPS: Duration = Duration::from_millis(250);
 
-pub(crate) struct Pruner {
-    connection: Arc<Connection>,
-    metrics: Arc<Metrics>,
-    rule: RetentionRule,
-}
+pub(crate) struct Pruner;
 
 /// Says which rows are kept.
 #[derive(Clone, Debug)]
@@ -57,8 +50,8 @@ struct RetentionRule {
 }
 
 impl Chore for Pruner {
-    async fn pass(&mut self) -> Result<Duration, PassFailure> {
-        match self.prune().await {
+    async fn pass(&mut self, database: &Arc<Database>) -> Result<Duration, PassFailure> {
+        match prune(database).await {
             Ok(()) => Ok(jittered(BETWEEN_PASSES)),
             Err(failure) => Err((failure, jittered(FIRST_WAIT))),
         }
@@ -73,40 +66,31 @@ impl Chore for Pruner {
     }
 }
 
-impl Pruner {
-    pub(crate) fn of(database: &Database) -> Self {
-        let settings = &database.settings;
-        Self {
-            connection: Arc::clone(&database.connection),
-            metrics: Arc::clone(&database.metrics),
-            rule: RetentionRule {
-                holder: database.holder.to_string(),
-                retain: settings.journal_retain,
-                silence: holders::longest_silence(settings.definition_refresh),
-            },
+async fn prune(database: &Database) -> Result<(), StatementFailure> {
+    let settings = &database.settings;
+    let rule = RetentionRule {
+        holder: database.holder.to_string(),
+        retain: settings.journal_retain,
+        silence: holders::longest_silence(settings.definition_refresh),
+    };
+    let mut position = None;
+    loop {
+        let rule = rule.clone();
+        let step = query(database, |database| step(database, rule, position));
+        let (n_removed, next) = step.await?;
+        database.metrics.journal_rows_pruned.increment(n_removed);
+        if n_removed > 0 {
+            tracing::debug!(
+                target: TARGET,
+                rows = n_removed,
+                "old rows of the journal were removed"
+            );
         }
-    }
-
-    async fn prune(&self) -> Result<(), StatementFailure> {
-        let mut position = None;
-        loop {
-            let rule = self.rule.clone();
-            let step = query(&self.connection, |database| step(database, rule, position));
-            let (n_removed, next) = step.await?;
-            self.metrics.journal_rows_pruned.increment(n_removed);
-            if n_removed > 0 {
-                tracing::debug!(
-                    target: TARGET,
-                    rows = n_removed,
-                    "old rows of the journal were removed"
-                );
-            }
-            if next.is_none() {
-                return Ok(());
-            }
-            position = next;
-            tokio::time::sleep(BETWEEN_STEPS).await;
+        if next.is_none() {
+            return Ok(());
         }
+        position = next;
+        tokio::time::sleep(BETWEEN_STEPS).await;
     }
 }
 

@@ -255,7 +255,7 @@ async fn does_any_serve(
 /// All servers that take no steps.
 pub(crate) async fn check_servers(database: &DatabaseSettings) -> Result<Vec<String>, StartError> {
     let mut lines = Vec::new();
-    let mut failed: Option<StartError> = None;
+    let mut failed = Vec::new();
     for address in database.redis.addresses()? {
         let named = format!(
             "stores.{}.redis ({})",
@@ -266,16 +266,10 @@ pub(crate) async fn check_servers(database: &DatabaseSettings) -> Result<Vec<Str
         }
         match address.check().await {
             Ok(()) => lines.push(format!("{named}: reached, and takes steps")),
-            Err(why) => {
-                let error = StartError::Other(format!("{named}: {why}"));
-                failed = Some(match failed {
-                    Some(earlier) => earlier.and(error),
-                    None => error,
-                });
-            }
+            Err(why) => failed.push(StartError::Other(format!("{named}: {why}"))),
         }
     }
-    failed.map_or(Ok(lines), Err)
+    StartError::all(failed).map(|()| lines)
 }
 
 impl RedisSettings {

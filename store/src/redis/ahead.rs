@@ -21,8 +21,8 @@ use super::{
 };
 use crate::error::StoreError;
 
-/// A counter whose ceiling a task raises.
-pub(crate) struct CeilingTask {
+/// A counter whose window a task raises, or leases.
+pub(crate) struct WindowTask {
     store: Arc<RedisStore>,
     server: Arc<RedisServer>,
     counter: Arc<WindowEntry>,
@@ -31,7 +31,7 @@ pub(crate) struct CeilingTask {
 
 /// A ceiling that is to be raised.
 pub(crate) struct Extension {
-    task: CeilingTask,
+    task: WindowTask,
     row: GuardedCounter,
     pub(crate) window: OpenWindow,
     /// How many numbers are added to the window.
@@ -55,8 +55,8 @@ pub(crate) enum Extended {
 }
 
 impl StrictReservation<'_> {
-    pub(crate) fn ceiling_task(&self) -> CeilingTask {
-        CeilingTask {
+    pub(crate) fn window_task(&self) -> WindowTask {
+        WindowTask {
             store: Arc::clone(self.store),
             server: Arc::clone(&self.server),
             counter: Arc::clone(&self.counter),
@@ -71,7 +71,7 @@ impl StrictReservation<'_> {
         count: u64,
     ) -> Result<Extension, StoreError> {
         Ok(Extension {
-            task: self.ceiling_task(),
+            task: self.window_task(),
             row: self.row()?,
             count,
             length: length_of(&window.known.definition, count)?,
@@ -101,7 +101,7 @@ impl StrictReservation<'_> {
             return;
         };
         if let Some(cap) = self.counter.owed(window.number, window.cap) {
-            let task = self.ceiling_task();
+            let task = self.window_task();
             self.store.tasks().spawn(async move {
                 task.tell(window.number, cap).await;
                 drop(turn);
@@ -126,7 +126,7 @@ impl StrictReservation<'_> {
     }
 }
 
-impl CeilingTask {
+impl WindowTask {
     /// Raises the ceiling in Redis to what the row already has. It may be repeated at any time.
     pub(crate) async fn tell(&self, window: i64, cap: u64) {
         match self.raise(window, cap).await {
@@ -135,6 +135,27 @@ impl CeilingTask {
             Ok(ScriptAnswer::Full { .. } | ScriptAnswer::Lost) => self.counter.owe(window, 0),
             Err(_) => {}
         }
+    }
+
+    /// Takes the lease of a window, or prolongs it. Returns false if the row has no such open
+    /// window.
+    ///
+    /// # Errors
+    /// How the statement failed.
+    pub(crate) async fn take_lease(
+        &self,
+        row: GuardedCounter,
+        window: i64,
+        until: Instant,
+    ) -> Result<bool, StatementFailure> {
+        let asked_at = Instant::now();
+        let connection = &self.store.database.connection;
+        let leasing = connection.run(until, |database| row.lease(database, window));
+        let is_leased = leasing.await?;
+        if is_leased {
+            self.counter.note_lease(window, asked_at);
+        }
+        Ok(is_leased)
     }
 
     async fn raise(&self, window: i64, cap: u64) -> Result<ScriptAnswer, ScriptFailure> {

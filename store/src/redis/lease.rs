@@ -8,13 +8,9 @@
 //! first number, every caller of every step was already there. Such a caller may get any number, no
 //! matter how late the step arrives.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use odometer_core::definition::Order;
-use odometer_database::failure::StatementFailure;
 use odometer_process::faults::{self, Fault};
 
 use super::{
@@ -43,7 +39,11 @@ impl StrictReservation<'_> {
             self.renew_ahead(window.number);
             return Ok(true);
         }
-        match self.take_lease(window.number).await {
+        let Ok(row) = self.row() else {
+            return Ok(false);
+        };
+        let taking = self.window_task();
+        match taking.take_lease(row, window.number, self.until).await {
             Ok(true) if self.counter.is_leased(window.number) => Ok(true),
             // The lease took so long that it is over.
             Ok(true) => {
@@ -62,22 +62,6 @@ impl StrictReservation<'_> {
         }
     }
 
-    async fn take_lease(&self, window: i64) -> Result<bool, StatementFailure> {
-        let Ok(row) = self.row() else {
-            return Ok(false);
-        };
-        let asked_at = Instant::now();
-        let database = &self.store.database;
-        let leasing = database
-            .connection
-            .run(self.until, |connection| row.lease(connection, window));
-        let is_leased = leasing.await?;
-        if is_leased {
-            self.counter.note_lease(window, asked_at);
-        }
-        Ok(is_leased)
-    }
-
     fn renew_ahead(&self, window: i64) {
         if !self.counter.lease_is_old(window) {
             return;
@@ -85,19 +69,10 @@ impl StrictReservation<'_> {
         let (Some(turn), Ok(row)) = (self.counter.lease_permit(), self.row()) else {
             return;
         };
-        let (store, counter, until) = (
-            Arc::clone(self.store),
-            Arc::clone(&self.counter),
-            self.until,
-        );
+        let (task, until) = (self.window_task(), self.until);
         self.store.tasks().spawn(async move {
-            let asked_at = Instant::now();
-            let connection = &store.database.connection;
-            let leasing = connection.run(until, |database| row.lease(database, window));
             // If the lease is not renewed, the next step asks for it and learns why.
-            if let Ok(true) = leasing.await {
-                counter.note_lease(window, asked_at);
-            }
+            let _renewed = task.take_lease(row, window, until).await;
             drop(turn);
         });
     }

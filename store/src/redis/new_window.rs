@@ -72,7 +72,10 @@ impl StrictReservation<'_> {
         let left = known.definition.left(known.seen.next_value);
         self.check_limit(left)?;
         let demand = self.demand(looked.rate);
-        let count = self.granted(&known.definition, &demand, left, self.count)?;
+        if self.count > left {
+            return Err(StoreError::Exhausted { left });
+        }
+        let count = granted(&known.definition, &demand, left, self.count);
         let length = length_of(&known.definition, count)?;
         let opening = Opening {
             window: looked.window.number,
@@ -166,20 +169,6 @@ impl StrictReservation<'_> {
             left_behind(&there, in_row, window).saturating_sub(left)
         });
         self.abandon(AbandonedCause::Window, window.cap.saturating_add(unheard));
-    }
-
-    /// Returns how many numbers a window gets, of `left`. Callers wait for `at_least` of them.
-    pub(crate) fn granted(
-        &self,
-        definition: &Definition,
-        demand: &Demand,
-        left: u64,
-        at_least: u64,
-    ) -> Result<u64, StoreError> {
-        if at_least > left {
-            return Err(StoreError::Exhausted { left });
-        }
-        Ok(granted(definition, demand, left, at_least))
     }
 }
 

@@ -38,6 +38,7 @@ const RETURN_TIMEOUT: Duration = Duration::from_millis(100);
 const PROBE_MIN: Duration = Duration::from_millis(20);
 /// The longest time between two probes.
 const PROBE_MAX: Duration = Duration::from_millis(250);
+const SILENT: &str = "it does not answer in time";
 /// How long the key of a probe stays in Redis, in milliseconds.
 const PROBE_KEPT_MS: u64 = 60_000;
 
@@ -113,17 +114,15 @@ impl Address {
             .client
             .get_multiplexed_async_connection_with_config(&config);
         // The client's connection timeout does not bound the look-up of the host name.
-        let mut connection = match timeout(CONNECT_TIMEOUT + COMMAND_TIMEOUT, connecting).await {
-            Ok(connected) => connected.map_err(|error| describe(&error))?,
-            Err(_) => return Err("it does not answer in time".to_owned()),
-        };
+        let connected = timeout(CONNECT_TIMEOUT + COMMAND_TIMEOUT, connecting).await;
+        let connected = connected.map_err(|_| SILENT)?;
+        let mut connection = connected.map_err(|error| describe(&error))?;
         let mut probe = scripts::PROBE.key(probe_key);
         probe.arg(PROBE_KEPT_MS);
         let probing = probe.invoke_async::<scripts::RawAnswer>(&mut connection);
-        match timeout(COMMAND_TIMEOUT, probing).await {
-            Ok(answer) => answer.map_err(|error| describe(&error))?,
-            Err(_) => return Err("it does not answer in time".to_owned()),
-        };
+        let answered = timeout(COMMAND_TIMEOUT, probing).await;
+        let answer = answered.map_err(|_| SILENT)?;
+        answer.map_err(|error| describe(&error))?;
         Ok(connection)
     }
 
@@ -175,10 +174,8 @@ fn without_authorities(url: &str) -> Result<(String, Option<Vec<u8>>), StartErro
 /// The reason why a script has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptFailure {
-    /// The server is away, and nothing was sent.
-    Away,
-    /// The server refused the script, and nothing was changed.
-    Refused,
+    /// Nothing was changed: the server is away and nothing was sent, or it refused the script.
+    NotRun,
     /// The script may have run, or may run later.
     Uncertain,
 }
@@ -260,22 +257,22 @@ impl RedisServer {
         script: &ScriptInvocation<'_>,
     ) -> Result<T, ScriptFailure> {
         let Some((mut connection, generation)) = self.connection().await else {
-            return Err(ScriptFailure::Away);
+            return Err(ScriptFailure::NotRun);
         };
         match timeout(COMMAND_TIMEOUT, script.invoke_async::<T>(&mut connection)).await {
             Ok(Ok(answer)) => Ok(answer),
             // The error concerns one key: the other counters of this server still work.
-            Ok(Err(error)) if is_about_a_key(&error) => Err(ScriptFailure::Refused),
+            Ok(Err(error)) if is_about_a_key(&error) => Err(ScriptFailure::NotRun),
             Ok(Err(error)) => {
                 self.trip(generation, &describe(&error));
                 Err(if matches!(error.kind(), ErrorKind::Server(_)) {
-                    ScriptFailure::Refused
+                    ScriptFailure::NotRun
                 } else {
                     ScriptFailure::Uncertain
                 })
             }
             Err(_) => {
-                self.trip(generation, "it does not answer in time");
+                self.trip(generation, SILENT);
                 Err(ScriptFailure::Uncertain)
             }
         }
@@ -361,7 +358,7 @@ fn describe(error: &RedisError) -> String {
     } else if error.kind() == ErrorKind::AuthenticationFailed {
         "it refuses this user or password"
     } else if error.is_timeout() {
-        "it does not answer in time"
+        SILENT
     } else if let Some(why) = certificate_trouble(error) {
         return why;
     } else if error.is_connection_refusal() {

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::{
     ahead::Extended,
+    new_window::granted,
     row::GuardedCounter,
     scripts::{self, RawAnswer, RawWindowState, ScriptAnswer, WindowState},
     server::{RedisServer, ScriptFailure},
@@ -291,11 +292,12 @@ impl<'a> StrictReservation<'a> {
                 if failure == ScriptFailure::Uncertain {
                     self.abandon(AbandonedCause::Uncertain, self.count);
                 }
-                return if self.is_leased() {
-                    Ok(StepOutcome::Again)
-                } else {
-                    self.retry_once_back().await
-                };
+                // Without a lease, numbers come from nowhere else. If only the connection broke and
+                // the server lives, a new one comes within 0.1 s after the loss of the last one.
+                if self.is_leased() || self.server.generation().await.is_some() {
+                    return Ok(StepOutcome::Again);
+                }
+                return Err(StoreError::Unavailable);
             }
         };
         match answer {
@@ -316,15 +318,6 @@ impl<'a> StrictReservation<'a> {
                 self.lost = self.counter.lose(window.number);
                 Ok(StepOutcome::Again)
             }
-        }
-    }
-
-    /// Waits for a new connection, until 0.1 s after the loss of the last one. If only the
-    /// connection broke and the server lives, a new one comes in that time.
-    async fn retry_once_back(&mut self) -> Result<StepOutcome, StoreError> {
-        match self.server.generation().await {
-            Some(_) => Ok(StepOutcome::Again),
-            None => Err(StoreError::Unavailable),
         }
     }
 
@@ -365,12 +358,12 @@ impl<'a> StrictReservation<'a> {
             return Ok(StepOutcome::Again);
         }
         if let Some(cap) = self.counter.owed(window.number, window.cap) {
-            self.ceiling_task().tell(window.number, cap).await;
+            self.window_task().tell(window.number, cap).await;
             return Ok(StepOutcome::Again);
         }
         self.n_full = self.n_full.saturating_add(1);
         let demand = self.demand(window.rate);
-        let count = self.granted(&window.known.definition, &demand, left, missing)?;
+        let count = granted(&window.known.definition, &demand, left, missing);
         let extension = self.extension(window, &demand, count)?;
         match extension.run(self.until).await {
             Ok(Extended::Raised) => {

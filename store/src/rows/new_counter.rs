@@ -8,6 +8,7 @@ use odometer_core::{
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
+    ActiveModelTrait,
     ActiveValue::Set,
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, Iterable, PaginatorTrait, QueryFilter,
     sea_query::{Expr, OnConflict, Query},
@@ -107,32 +108,24 @@ pub(crate) async fn insert(
     key: &CounterKey,
     new_counter: NewCounter,
 ) -> Result<bool, DbErr> {
-    let period = key.period.as_str();
-    let row = Query::select()
-        .column(sequence::Column::Name)
-        .expr(Expr::val(period))
-        .expr(Expr::val(new_counter.next_value))
-        .expr(Expr::val(new_counter.floor))
-        .expr(Expr::val(LIVE))
-        .expr(Expr::val(0.0_f64))
-        .expr(Expr::val(new_counter.stripe_count))
-        .expr(Expr::val(new_counter.version))
-        .expr(Expr::val(false))
-        .expr(Expr::val(0_i64))
-        .expr(Expr::val(new_counter.version))
-        .expr(Expr::val(new_counter.version))
+    let row = new_counter.row(key);
+    let mut values = Query::select();
+    for column in counter::Column::iter() {
+        // Each column of a new row is set.
+        values.exprs(row.get(column).into_value().map(Expr::val));
+    }
+    values
         .from(sequence::Entity)
         .and_where(sequence::Column::Name.eq(key.sequence.as_str()))
         .and_where(sequence::Column::State.eq(LIVE))
-        .and_where(sequence::Column::PeriodsRemovedThrough.lt(period))
-        .to_owned();
+        .and_where(sequence::Column::PeriodsRemovedThrough.lt(key.period.as_str()));
     let mut insert = Query::insert();
     // The columns are in the order of the fields of the entity.
     insert
         .into_table(counter::Entity)
         .columns(counter::Column::iter());
     insert
-        .select_from(row)
+        .select_from(values)
         .map_err(|error| DbErr::Custom(error.to_string()))?;
     Ok(transaction.execute(&insert).await?.rows_affected() == 1)
 }
