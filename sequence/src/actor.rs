@@ -55,8 +55,9 @@ pub(crate) struct SequenceActor {
     /// Callers that each wait for a range of their own, from the store.
     pub(crate) dedicated_queue: DedicatedQueue,
     pub(crate) in_flight: Option<PendingWork>,
-    /// Notified when a caller waits for a refill that was started ahead of need.
-    pub(crate) urgency: Arc<Notify>,
+    /// Notified when a caller waits for a refill that was started ahead of need; `None` before the
+    /// first refill of this actor, and after each one.
+    urgency: Option<Arc<Notify>>,
     backoff: Duration,
     /// Whether the store gave a reason that another try does not change. Then the actor reserves
     /// only for callers, not ahead of need.
@@ -71,8 +72,9 @@ pub(crate) struct SequenceActor {
     /// Whether the name is leaving memory. Its callers must then look the name up again.
     pub(crate) is_unloading: bool,
     pub(crate) draining: Vec<oneshot::Sender<u64>>,
-    /// What is remembered about the lease of the worker id, if the sequence is time-ordered.
-    pub(crate) leasing: Leasing,
+    /// What is remembered about the lease of the worker id, if the sequence is time-ordered. Most
+    /// sequences are not, and need no memory for this.
+    pub(crate) leasing: Option<Box<Leasing>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +136,7 @@ impl SequenceActor {
             queue: Queue::default(),
             dedicated_queue: DedicatedQueue::default(),
             in_flight: None,
-            urgency: Arc::default(),
+            urgency: None,
             backoff: BACKOFF_MIN,
             is_refused: false,
             looks_for_returned: false,
@@ -143,7 +145,7 @@ impl SequenceActor {
             loading: Vec::new(),
             is_unloading: false,
             draining: Vec::new(),
-            leasing: Leasing::default(),
+            leasing: None,
         }
     }
 
@@ -215,8 +217,9 @@ impl SequenceActor {
 
     /// Does what `advance` does. If callers wait, also makes the work under way urgent.
     pub(crate) fn advance_for_caller(&mut self, context: &mut Context<Self>) {
-        if self.in_flight.is_some() && !(self.queue.is_empty() && self.dedicated_queue.is_empty()) {
-            self.urgency.notify_one();
+        let waits = !(self.queue.is_empty() && self.dedicated_queue.is_empty());
+        if let (true, Some(urgency)) = (waits, &self.urgency) {
+            urgency.notify_one();
         }
         self.advance(context);
     }
@@ -273,7 +276,7 @@ impl SequenceActor {
                 PendingWork::Group(group) => self.want_of(group),
             },
             adopt_from,
-            urgency: Arc::clone(&self.urgency),
+            urgency: Arc::clone(self.urgency.insert(Arc::default())),
             progress: Arc::new(self.progress_of(purpose)),
         }
     }
@@ -340,6 +343,7 @@ impl SequenceActor {
     /// Handles the outcome of a reservation, good or bad.
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
+        self.urgency = None;
         let loading = std::mem::take(&mut self.loading);
         let is_changed = matches!(
             outcome,
@@ -413,7 +417,7 @@ impl SequenceActor {
     /// Makes memory obey the last change that is known. Returns true if nothing may be issued any
     /// more.
     pub(crate) fn enforce(&mut self) -> bool {
-        if self.issuer.memory.lock().is_retired() {
+        if self.issuer.memory.lock().is_retired {
             self.is_refused = true;
             self.close_snowflake();
             // A restored sequence goes on above these numbers.

@@ -103,13 +103,18 @@ impl Shared {
     /// Applies a change. Returns when this replica can issue nothing any more that the change
     /// forbids.
     pub(crate) async fn apply(self: &Arc<Self>, changed: &Changed, concerns: Concerns<'_>) {
-        let Some(head) = self.known_for_change(&changed.name) else {
-            return;
+        let (head, fits) = loop {
+            let Some(head) = self.known_for_change(&changed.name) else {
+                return;
+            };
+            // Note the change before the actor gets the command. Then the change holds even if the
+            // actor dies of the command.
+            let fits = head.note_changed(changed, floor_of_top(changed));
+            if self.obey(&head).await {
+                break (head, fits);
+            }
+            // The name was parked meanwhile, and may not have the change.
         };
-        // Note the change before the actor gets the command. Then the change holds even if the
-        // actor dies of the command.
-        let fits = head.note_changed(changed, floor_of_top(changed));
-        self.obey(&head).await;
         let period_issuers = head.periods().map(PeriodDirectory::period_issuers);
         if !fits {
             // Only a recovery gives a sequence other periods.
@@ -146,23 +151,30 @@ impl Shared {
             }
             Concerns::None | Concerns::One(..) | Concerns::Unknown => {}
         }
+        // The issuer of a period is never parked.
         self.obey(member).await;
     }
 
-    /// Returns when memory obeys the changes that are known.
-    async fn obey(self: &Arc<Self>, issuer: &Arc<Issuer>) {
+    /// Returns when memory obeys the changes that are known. Returns false if the name was parked
+    /// meanwhile: its next issuer must obey, too.
+    async fn obey(self: &Arc<Self>, issuer: &Arc<Issuer>) -> bool {
         if issuer.periods().is_some() {
             // Nothing is issued here.
-            return;
+            return true;
         }
         loop {
             let (done, waiting) = oneshot::channel();
             self.tell(issuer, Command::Change { done });
             let is_done = waiting.await.is_ok();
-            // If the issuer was unloaded, memory is empty. After a drain, no number leaves memory.
-            let is_gone = self.is_drained() || matches!(&*issuer.actor.lock(), ActorLink::Gone);
-            if is_done || is_gone {
-                return;
+            // After a drain, no number leaves memory.
+            if is_done || self.is_drained() {
+                return true;
+            }
+            match &*issuer.actor.lock() {
+                // The issuer was unloaded, so its memory is empty.
+                ActorLink::Gone => return true,
+                ActorLink::Parked => return false,
+                ActorLink::Idle | ActorLink::Live(_) => {}
             }
             tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
         }
@@ -188,9 +200,7 @@ impl Shared {
     /// read again before the next reservation. A task removes the blocks of the database from
     /// memory.
     fn start_over(self: &Arc<Self>, source: Source) {
-        let mut holders = self.all_for_recovery();
-        let is_of = |store: &str| self.store.has(source, store);
-        holders.retain(|issuer| issuer.memory.lock().distrust(source, is_of));
+        let holders = self.distrust(source);
         let shared = Arc::clone(self);
         actix::spawn(async move { shared.obey_all(holders).await });
     }
@@ -198,7 +208,12 @@ impl Shared {
     async fn obey_all(self: &Arc<Self>, issuers: Vec<Arc<Issuer>>) {
         stream::iter(issuers)
             .for_each_concurrent(LOOKED_AT_ONCE, |issuer| async move {
-                self.obey(&issuer).await;
+                let mut issuer = issuer;
+                while !self.obey(&issuer).await
+                    && let Some(next) = self.names.find(issuer.key.sequence.as_str())
+                {
+                    issuer = next;
+                }
             })
             .await;
     }

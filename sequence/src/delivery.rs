@@ -110,12 +110,10 @@ impl SequenceActor {
     /// Returns how many numbers of a block a change forbids.
     fn n_forbidden(&self, block: Block) -> u64 {
         let memory = self.issuer.memory.lock();
-        if memory.is_retired() {
+        if memory.is_retired {
             block.count()
         } else {
-            block
-                .count()
-                .saturating_sub(block.count_from(memory.floor()))
+            block.count().saturating_sub(block.count_from(memory.floor))
         }
     }
 

@@ -91,7 +91,7 @@ impl Directory {
         period: Option<&Period>,
         batch: (u64, bool),
     ) -> Option<Issued> {
-        let pinned = self.pin();
+        let mut pinned = self.pin();
         let taken = pinned.take_batch(name.as_str(), period.map(Period::as_str), batch)?;
         let shown = taken.shown();
         Some(Issued {
@@ -166,7 +166,7 @@ impl Directory {
                     return outcome.map(|ranges| Issued {
                         key: issuer.key.clone(),
                         ranges,
-                        printer: issuer.printer().as_ref().map(Arc::clone),
+                        printer: issuer.shared_printer(),
                     });
                 }
                 Ok(Err(_actor_gone)) if Instant::now() < until => {
@@ -268,10 +268,10 @@ impl Directory {
         name: &SequenceName,
         period: Option<&Period>,
     ) -> Option<Description> {
-        let head = self.shared.issuers.pin().get(name).cloned()?;
+        let head = self.shared.names.look(name)?;
         let (known, is_retired) = {
             let memory = head.memory.lock();
-            (memory.known.clone(), memory.is_retired())
+            (memory.known.clone(), memory.is_retired)
         };
         let definition = head.definition();
         let key = asked_for(name, period, &definition).ok()?;
@@ -345,7 +345,13 @@ impl Directory {
         let until = Instant::now() + time_limit;
         self.begin_drain();
         self.shared.is_drained.store(true, Ordering::Release);
-        let issuers = self.shared.all_issuers();
+        // A name that is woken meanwhile is found in use, and no name is parked any more.
+        let parked = self.shared.names.parked_for(Duration::ZERO);
+        let in_use = self.shared.all_issuers();
+        let woken = |name: SequenceName| self.shared.names.find(name.as_str());
+        let issuers = in_use
+            .into_iter()
+            .chain(parked.into_iter().filter_map(woken));
         let returned = stream::iter(issuers)
             .map(|issuer| self.drain_one(issuer))
             .buffer_unordered(DRAINED_AT_ONCE)
@@ -391,10 +397,11 @@ impl Directory {
 
     /// Returns how many numbers are in memory, over all names.
     pub fn n_remaining(&self) -> u64 {
-        let issuers = self.shared.all_issuers();
-        issuers
-            .iter()
-            .fold(0, |sum, issuer| sum.saturating_add(issuer.remaining()))
+        let mut n_remaining: u64 = 0;
+        self.shared.for_each_issuer(|issuer| {
+            n_remaining = n_remaining.saturating_add(issuer.remaining());
+        });
+        n_remaining
     }
 
     /// Returns the most reservations that one database had under way at the same time since the

@@ -18,14 +18,14 @@ const TARGET: &str = "odometer::sequence::shared";
 impl Shared {
     /// Sends a command to the actor of `issuer`, and starts an actor if none runs.
     ///
-    /// If the issuer has left memory, the command is dropped together with its channel for the
+    /// If the issuer has left memory or was parked, the command is dropped together with its channel for the
     /// answer. The sender then finds the channel closed.
     pub(crate) fn tell(self: &Arc<Self>, issuer: &Arc<Issuer>, command: Command) {
         let mut link = issuer.actor.lock();
         match &*link {
-            ActorLink::Gone => {}
+            ActorLink::Parked | ActorLink::Gone => {}
             ActorLink::Live(actor) if actor.connected() => actor.do_send(command),
-            ActorLink::Live(_) | ActorLink::Parked => {
+            ActorLink::Live(_) | ActorLink::Idle => {
                 if matches!(&*link, ActorLink::Live(_)) {
                     self.metrics.actor_restarts.increment(1);
                     tracing::error!(

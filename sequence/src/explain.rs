@@ -237,7 +237,7 @@ fn in_memory(issuer: &Arc<Issuer>, value: i64) -> Option<(NumberFate, JournalRow
     let first_left = left.find(|first| row.block.contains(*first));
     let is_taken = first_left.is_none_or(|first| value < first);
     let fate = if is_taken { taken() } else { NumberFate::Held };
-    Some((fate, row.clone()))
+    Some((fate, row.row(&issuer.key)))
 }
 
 /// Returns the fate of a number that left memory. No journal of blocks can know whether a caller

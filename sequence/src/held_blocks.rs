@@ -12,8 +12,9 @@ use odometer_process::faults::{self, Fault};
 use odometer_store::{JournalRow, Reserved};
 
 use crate::{
-    issuer_state::IssuerState,
+    issuer_state::{IssuerState, OpenBlock},
     ownership::Ownership,
+    parked_name::{ParkedBlock, ParkedName},
     queue::{Queue, Waiter},
 };
 
@@ -26,7 +27,7 @@ impl Ownership {
         let mut memory = self.memory.lock();
         memory.note_reserved(reserved);
         self.update_printer(&mut memory);
-        let (kept, n_cut) = clipped(reserved.block, memory.floor());
+        let (kept, n_cut) = clipped(reserved.block, memory.floor);
         memory.spare.extend(kept);
         n_cut
     }
@@ -76,7 +77,7 @@ impl Ownership {
     pub(crate) fn clip(&self) -> u64 {
         let low_water = self.low_water();
         let mut memory = self.memory.lock();
-        let floor = memory.floor();
+        let floor = memory.floor;
         let held = self.rest();
         let is_below = |block: &Block| block.first() < floor;
         if !held.iter().chain(&memory.spare).any(is_below) {
@@ -104,37 +105,57 @@ impl Ownership {
         // Blocks of several databases do not follow one another, so check each block by itself.
         let rest = self.rest();
         let left: Vec<i64> = rest.iter().chain(&memory.spare).map(Block::first).collect();
-        let is_spent = |row: &JournalRow| !left.iter().any(|first| row.block.contains(*first));
+        let is_spent = |open: &OpenBlock| !left.iter().any(|first| open.block.contains(*first));
         let (spent, mut held): (Vec<_>, Vec<_>) = std::mem::take(&mut memory.held)
             .into_iter()
             .partition(is_spent);
         held.shrink_to_fit();
         memory.held = held;
-        spent
+        spent.iter().map(|open| open.row(&self.key)).collect()
     }
 
     /// Removes all numbers from memory. Returns each open block with its first number that was not
     /// issued, if there is one.
     pub(crate) fn clear(&self) -> Vec<(JournalRow, Option<i64>)> {
         let mut memory = self.memory.lock();
-        self.close_into_spare(&mut memory);
-        let left = std::mem::take(&mut memory.spare);
-        let held = std::mem::take(&mut memory.held);
-        let settled: Vec<(JournalRow, Option<i64>)> = held
-            .into_iter()
-            .map(|row| {
-                let next_unissued = left
-                    .iter()
-                    .map(Block::first)
-                    .find(|first| row.block.contains(*first));
-                (row, next_unissued)
-            })
-            .collect();
+        let taken = self.take_out(&mut memory);
         // This process may adopt again what it gives back.
-        if let Some(first) = left.front() {
-            memory.issued_below = memory.issued_below.min(first.first());
+        if let Some(first) = taken.iter().find_map(|(_, next_unissued)| *next_unissued) {
+            memory.issued_below = memory.issued_below.min(first);
         }
-        settled
+        let rows = taken.into_iter();
+        rows.map(|(open, next_unissued)| (open.row(&self.key), next_unissued))
+            .collect()
+    }
+
+    /// Moves everything into a parked name. The result is `None`, and nothing is changed, if the
+    /// name cannot be parked, or if another actor is the owner by now.
+    pub(crate) fn park(&self) -> Option<ParkedName> {
+        if !self.is_current() || !self.can_be_parked() || self.is_outdated() {
+            return None;
+        }
+        let mut memory = self.memory.lock();
+        let known = memory.known.clone()?;
+        let taken = self.take_out(&mut memory).into_iter();
+        let blocks = taken.map(|(open, next_unissued)| ParkedBlock {
+            next_unissued: next_unissued.unwrap_or(open.block.end()),
+            open,
+        });
+        Some(ParkedName::new(known, &memory, blocks.collect()))
+    }
+
+    /// Closes the cursor, and takes all blocks out of memory. Returns each open block with its
+    /// first number that was not issued, if there is one.
+    fn take_out(&self, memory: &mut IssuerState) -> Vec<(OpenBlock, Option<i64>)> {
+        self.close_into_spare(memory);
+        let left = std::mem::take(&mut memory.spare);
+        let held = std::mem::take(&mut memory.held).into_iter();
+        let with_next = held.map(|open| {
+            let mut left = left.iter().map(Block::first);
+            let next_unissued = left.find(|first| open.block.contains(*first));
+            (open, next_unissued)
+        });
+        with_next.collect()
     }
 
     /// Fills the cursor with the newest held block: the fault of an owner that starts from the

@@ -60,9 +60,11 @@ impl Histories {
         histories.insert(issuer.key.clone(), history);
     }
 
-    /// Adds one second to each history.
-    pub(crate) fn note(&self, now: Instant) {
-        self.0.lock().retain(|_, history| history.note(now));
+    /// Adds one second to each history. `find` finds the issuers of names that were parked or woken
+    /// since.
+    pub(crate) fn note(&self, now: Instant, find: impl Fn(&CounterKey) -> Option<Arc<Issuer>>) {
+        let mut histories = self.0.lock();
+        histories.retain(|key, history| history.note(now, || find(key)));
     }
 
     /// Returns the last seconds of a counter, the oldest first; none if the counter was not in use.
@@ -80,8 +82,13 @@ impl Histories {
 
 impl History {
     /// Adds one second. Returns whether the history is worth keeping.
-    fn note(&mut self, now: Instant) -> bool {
-        let Some(issuer) = self.issuer.upgrade() else {
+    fn note(&mut self, now: Instant, find: impl FnOnce() -> Option<Arc<Issuer>>) -> bool {
+        let issuer = self.issuer.upgrade().or_else(|| {
+            let next = find()?;
+            (self.issuer, self.n_issued) = (Arc::downgrade(&next), 0);
+            Some(next)
+        });
+        let Some(issuer) = issuer else {
             return false;
         };
         let n_issued = issuer.n_issued();
@@ -132,9 +139,9 @@ mod tests {
         let second = |n: u64| start + Duration::from_secs(n);
         orders.add_direct(5);
         histories.begin(&orders, sampled(5, start));
-        histories.note(second(1));
+        histories.note(second(1), |_| None);
         orders.add_direct(20);
-        histories.note(second(3));
+        histories.note(second(3), |_| None);
         let rates: Vec<f32> = histories
             .of(&orders.key)
             .iter()
@@ -145,7 +152,7 @@ mod tests {
             if n < 500 {
                 orders.add_direct(1);
             }
-            histories.note(second(n));
+            histories.note(second(n), |_| None);
             assert!(histories.of(&orders.key).len() <= REACH_S);
         }
         // The counter was idle for too long.
@@ -159,7 +166,7 @@ mod tests {
         orders.add_direct(600);
         let now = start + Duration::from_secs(60);
         histories.begin(&orders, sampled(600, start));
-        histories.note(now);
+        histories.note(now, |_| None);
         let moments = histories.of(&orders.key);
         assert!(matches!(moments.as_slice(), [only] if (9.9..10.1).contains(&only.rate)));
     }
@@ -173,7 +180,7 @@ mod tests {
         }
         assert_eq!(histories.0.lock().len(), MAX);
         drop(all);
-        histories.note(now + Duration::from_secs(1));
+        histories.note(now + Duration::from_secs(1), |_| None);
         assert_eq!(histories.0.lock().len(), 0);
     }
 }

@@ -61,7 +61,7 @@ impl Directory {
             }
             n_at_once += 1;
             if name.as_str().contains(contains) {
-                let head = self.shared.issuers.pin().get(name).cloned();
+                let head = self.shared.names.look(name);
                 let shown = head.and_then(|head| self.shared.show(&head, None).ok()?);
                 n_at_once += shown.as_ref().and_then(|it| it.n_periods).unwrap_or(0);
                 page.sequences.extend(shown);
@@ -83,7 +83,7 @@ impl Directory {
         name: &SequenceName,
         period: Option<&Period>,
     ) -> Result<Option<Watched>, SequenceError> {
-        let head = self.shared.issuers.pin().get(name).cloned();
+        let head = self.shared.names.look(name);
         let shown = head.map(|head| self.shared.show(&head, period));
         let Some(sequence) = shown.transpose()?.flatten() else {
             return Ok(None);
@@ -123,7 +123,7 @@ impl Shared {
         Ok(Some(LiveSequence {
             name: name.clone(),
             n_periods: period_issuers.map(|period_issuers| period_issuers.len()),
-            is_retired: head.memory.lock().is_retired(),
+            is_retired: head.memory.lock().is_retired,
             period_until_ms: span.map(|span| span.until_ms),
             n_remaining,
             state,

@@ -52,6 +52,8 @@ pub(crate) struct Issuer {
     pub(crate) kind: IssuerKind,
     /// How numbers are printed; `None` for plain numbers.
     printer: ArcSwapOption<Printer>,
+    /// Whether there is a printer. Plain numbers need no look at `printer`.
+    prints: AtomicBool,
     /// Numbers that were issued neither by the cursor nor as ids by time. Most of them went
     /// straight from a new block to waiters.
     n_direct: AtomicU64,
@@ -114,8 +116,10 @@ impl IssuerKind {
 pub(crate) enum ActorLink {
     /// No actor runs. The next command starts one.
     #[default]
-    Parked,
+    Idle,
     Live(Recipient<Command>),
+    /// The name was parked. A caller that still holds the issuer must look the name up again.
+    Parked,
     /// The issuer has left memory. A caller that still holds it must look the name up again.
     Gone,
 }
@@ -129,6 +133,15 @@ impl Issuer {
         let issuer = Self::new(CounterKey::whole(name), None, kind, definition);
         issuer.memory.lock().note_read(found.known, found.rate);
         Some(issuer)
+    }
+
+    /// Makes the issuer of a name that goes on with this state.
+    pub(crate) fn resume(key: CounterKey, state: IssuerState) -> Self {
+        let definition = Arc::clone(&state.definition);
+        let kind = IssuerKind::of_counter(&definition);
+        let issuer = Self::new(key, None, kind, definition);
+        *issuer.memory.lock() = state;
+        issuer
     }
 
     /// Makes the issuer of one period. `like` is an issuer of the same sequence: the new issuer
@@ -164,13 +177,14 @@ impl Issuer {
             span,
             kind,
             printer: ArcSwapOption::empty(),
+            prints: AtomicBool::new(false),
             n_direct: AtomicU64::new(0),
             n_handed_over: AtomicU64::new(0),
             n_published: AtomicU64::new(0),
             n_slots_reused_published: AtomicU64::new(0),
             memory: Mutex::new(IssuerState::new(Arc::clone(&definition))),
             terms: Terms::default(),
-            actor: Mutex::new(ActorLink::Parked),
+            actor: Mutex::default(),
             is_active: AtomicBool::new(false),
             is_outdated: AtomicBool::new(false),
         };
@@ -180,8 +194,14 @@ impl Issuer {
 
     /// Returns how numbers are printed now; `None` for plain numbers.
     #[inline]
-    pub(crate) fn printer(&self) -> Guard<Option<Arc<Printer>>> {
-        self.printer.load()
+    pub(crate) fn printer(&self) -> Option<Guard<Option<Arc<Printer>>>> {
+        let prints = self.prints.load(Ordering::Acquire);
+        prints.then(|| self.printer.load())
+    }
+
+    /// Returns the same for a caller who keeps it.
+    pub(crate) fn shared_printer(&self) -> Option<Arc<Printer>> {
+        self.printer.load_full()
     }
 
     /// Returns the cursor, if the issuer keeps blocks.
@@ -234,7 +254,9 @@ impl Issuer {
             .ok()
             .filter(|format| !format.is_plain());
         let printer = format.map(|format| Arc::new(format.printer(&self.key.period)));
+        let prints = printer.is_some();
         self.printer.store(printer);
+        self.prints.store(prints, Ordering::Release);
     }
 
     /// Prints numbers by the definition that is known now. Call this before any caller can see a
@@ -310,6 +332,12 @@ impl Issuer {
         matches!(&*self.actor.lock(), ActorLink::Gone)
     }
 
+    /// Returns whether the name can be parked. The issuer of a period, of ids by time or of strict
+    /// order stays without an actor instead.
+    pub(crate) fn can_be_parked(&self) -> bool {
+        self.cursor().is_some() && self.key.period.is_none() && self.is_known()
+    }
+
     /// Returns whether its period has not begun.
     pub(crate) fn is_ahead(&self) -> bool {
         self.span.is_some_and(|span| clock::now_ms() < span.from_ms)
@@ -373,7 +401,10 @@ impl Issuer {
             rates: memory.rates,
             this_second: memory.this_second(n_issued),
             waited_for,
-            conflicted_size: memory.conflicted_size,
+            conflicted_size: memory
+                .last_refill
+                .filter(|refill| refill.met_conflicts)
+                .map(|refill| refill.size),
             seconds_left: self.seconds_left(),
         }
     }

@@ -9,10 +9,12 @@ use std::{
 use odometer_core::{
     block::Block,
     definition::Definition,
+    period::CounterKey,
     sizing::{Rates, SizeReason},
 };
 use odometer_process::faults::{self, Fault};
 use odometer_store::{Changed, JournalRow, Reserved, Resolved, SeenCounter, Source};
+use uuid::Uuid;
 
 use crate::description::BlockState;
 
@@ -29,17 +31,17 @@ pub(crate) struct IssuerState {
     /// Definition and counter as last seen in the store; `None` before the counter was read.
     pub(crate) known: Option<Resolved>,
     /// When the counter was read, if nothing was heard since that may have changed it.
-    read_at: Option<Instant>,
+    pub(crate) read_at: Option<Instant>,
     /// Whether a reservation was made, or a worker id was leased.
     pub(crate) is_used: bool,
     /// Whether the rate that is stored with the counter was taken over.
-    has_rate: bool,
-    /// The floor: no number below the floor is issued.
-    floor: i64,
-    /// Whether the last known change left the sequence retired. `life_version` is the version of
-    /// that change.
-    is_retired: bool,
-    life_version: i64,
+    pub(crate) has_rate: bool,
+    /// No number below the floor is issued any more.
+    pub(crate) floor: i64,
+    /// Whether the sequence is retired, as far as memory knows: the last known change left it so.
+    /// `life_version` is the version of that change.
+    pub(crate) is_retired: bool,
+    pub(crate) life_version: i64,
     /// Whether all held numbers must be given back, because memory does not know which of them a
     /// change forbids. Blocks reserved before version `reload_version` of the definition must be
     /// given back, too.
@@ -47,8 +49,8 @@ pub(crate) struct IssuerState {
     pub(crate) reload_version: i64,
     /// The last version of the definition at which the floor of this counter is known.
     pub(crate) floor_version: i64,
-    /// The journal rows of blocks whose fate is open, in the order in which they were reserved.
-    pub(crate) held: Vec<JournalRow>,
+    /// The blocks whose fate is open, in the order in which they were reserved.
+    pub(crate) held: Vec<OpenBlock>,
     /// Blocks that did not fit into the cursor, in the order in which they will be issued.
     pub(crate) spare: VecDeque<Block>,
     pub(crate) rates: Rates,
@@ -59,11 +61,43 @@ pub(crate) struct IssuerState {
     pub(crate) adopts: bool,
     /// A bound above every number that this process issued or holds.
     pub(crate) issued_below: i64,
-    /// The size of the previous block, if its reservation met two or more conflicts.
-    pub(crate) conflicted_size: Option<u64>,
     pub(crate) last_refill: Option<LastRefill>,
     /// Whether the first reservation was made to fail, for tests.
     pub(crate) failed_once: bool,
+}
+
+/// A block whose fate is open: its row in the journal, without the key of its counter.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenBlock {
+    id: Uuid,
+    pub(crate) block: Block,
+    source: Source,
+    reserved_at: i64,
+    recovered_at: Option<i64>,
+}
+
+impl OpenBlock {
+    fn of(reserved: &Reserved) -> Self {
+        Self {
+            id: reserved.id,
+            block: reserved.block,
+            source: reserved.source,
+            reserved_at: reserved.reserved_at,
+            recovered_at: reserved.recovered_at,
+        }
+    }
+
+    /// Returns the row of the block in the journal.
+    pub(crate) fn row(&self, key: &CounterKey) -> JournalRow {
+        JournalRow {
+            id: self.id,
+            key: key.clone(),
+            block: self.block,
+            source: self.source,
+            reserved_at: self.reserved_at,
+            recovered_at: self.recovered_at,
+        }
+    }
 }
 
 /// The numbers that were issued since the previous sample.
@@ -80,6 +114,8 @@ pub(crate) struct LastRefill {
     pub(crate) at: SystemTime,
     pub(crate) size: u64,
     pub(crate) why: Option<SizeReason>,
+    /// Whether the reservation met two or more conflicts.
+    pub(crate) met_conflicts: bool,
 }
 
 impl IssuerState {
@@ -105,7 +141,6 @@ impl IssuerState {
             used_at: now,
             adopts: true,
             issued_below: 0,
-            conflicted_size: None,
             last_refill: None,
             failed_once: false,
         }
@@ -143,14 +178,14 @@ impl IssuerState {
         self.know(reserved.known.clone(), reserved.stored_rate);
         self.adopts = reserved.more_to_adopt;
         self.issued_below = self.issued_below.max(reserved.block.end());
-        self.conflicted_size = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
-        // A name has few rows, and a name at rest has nothing else: keep no spare capacity.
+        // A name has few blocks: keep no spare capacity.
         self.held.reserve_exact(1);
-        self.held.push(reserved.row());
+        self.held.push(OpenBlock::of(reserved));
         self.last_refill = Some(LastRefill {
             at: SystemTime::now(),
             size: reserved.block.count(),
             why: reserved.why,
+            met_conflicts: reserved.n_conflicts >= 2,
         });
         self.used_at = Instant::now();
     }
@@ -190,16 +225,6 @@ impl IssuerState {
     /// know what the change forbids.
     pub(crate) fn forbids(&self, block: Block) -> bool {
         self.is_retired || self.must_reload || block.first() < self.floor
-    }
-
-    /// Returns the floor: no number below it is issued any more.
-    pub(crate) fn floor(&self) -> i64 {
-        self.floor
-    }
-
-    /// Returns whether the sequence is retired, as far as memory knows.
-    pub(crate) fn is_retired(&self) -> bool {
-        self.is_retired
     }
 
     /// Notes a change, even if a later change is known already. From then on its floor holds.

@@ -127,7 +127,9 @@ impl SequenceActor {
         let may_park = self.is_idle() && (wants_none || !self.issuer.wants_prefetch());
         if may_park {
             self.settle();
-            *self.issuer.actor.lock() = ActorLink::Parked;
+            if !self.shared.park(&self.issuer) {
+                *self.issuer.actor.lock() = ActorLink::Idle;
+            }
             context.stop();
         }
     }
@@ -158,7 +160,7 @@ impl SequenceActor {
         if self.in_flight.is_some() {
             return;
         }
-        if let Some(head) = self.shared.top_issuer_of(&self.issuer)
+        if let Some(head) = self.shared.names.look(&self.issuer.key.sequence)
             && self.shared.find(&self.issuer.key).is_some_and(|found| {
                 !Arc::ptr_eq(&found, &head) && Arc::ptr_eq(&found, self.issuer.issuer())
             })

@@ -30,7 +30,7 @@ impl Ownership {
         &self.issuer
     }
 
-    fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         self.issuer.terms.current() == self.term
     }
 

@@ -3,7 +3,10 @@
 use std::{sync::atomic::Ordering, time::Instant};
 
 use odometer_core::{runway::Runway, sizing};
-use odometer_process::{clock, metrics::AbandonedCause};
+use odometer_process::{
+    clock,
+    metrics::{AbandonedCause, SequenceMetrics},
+};
 
 use crate::{
     description::{BlockState, CounterStatus, to_float},
@@ -21,25 +24,25 @@ impl Shared {
         let mut shortest_reserve_ratio = f64::INFINITY;
         let mut shortest_runway = f64::INFINITY;
         let mut shortest_runway_seconds = f64::INFINITY;
-        for issuer in self.all_issuers() {
-            let state = self.publish_issuer(&issuer);
+        self.for_each_issuer(|issuer| {
+            let state = self.publish_issuer(issuer);
             // The numbers of a period that is over, or has not begun, are of no use now. The counter
             // of a sequence with periods issues nothing.
             if issuer.is_over() || issuer.is_ahead() || issuer.periods().is_some() {
-                continue;
+                return;
             }
             // Another gauge says how long time-ordered sequences can go on.
             if let (Some(seconds), None, false) = (
                 state.reserve_seconds,
                 issuer.snowflake(),
-                is_retired(&issuer),
+                is_retired(issuer),
             ) {
                 shortest_reserve = shortest_reserve.min(seconds);
-                let ratio = part_of_hold(&issuer, &state).unwrap_or(f64::INFINITY);
+                let ratio = part_of_hold(issuer, &state).unwrap_or(f64::INFINITY);
                 shortest_reserve_ratio = shortest_reserve_ratio.min(ratio);
             }
-            if let Some(runway) = runway_of(&issuer, &state) {
-                let seconds = runway.seconds(period_left(&issuer));
+            if let Some(runway) = runway_of(issuer, &state) {
+                let seconds = runway.seconds(period_left(issuer));
                 shortest_runway_seconds =
                     shortest_runway_seconds.min(seconds.unwrap_or(f64::INFINITY));
                 // A counter that starts again before its end is not short of numbers.
@@ -47,7 +50,7 @@ impl Shared {
                     shortest_runway = shortest_runway.min(to_float(runway.worst.numbers_left));
                 }
             }
-        }
+        });
         self.publish_leases();
         let metrics = &self.metrics;
         metrics.shortest_reserve_seconds.set(shortest_reserve);
@@ -85,17 +88,24 @@ impl Shared {
         self.metrics.worker_lease_seconds.set(shortest);
     }
 
+    /// Publishes how many numbers were issued and lost since the last time. Returns the metrics of
+    /// the sequence.
+    pub(crate) fn publish_counts(&self, issuer: &Issuer) -> SequenceMetrics {
+        let metrics = self.metrics.sequence(issuer.key.sequence.as_str());
+        metrics.issued.increment(issuer.take_unpublished());
+        self.metrics
+            .abandoned(AbandonedCause::SlotReused)
+            .increment(issuer.take_unpublished_reuse());
+        metrics
+    }
+
     pub(crate) fn publish_issuer(&self, issuer: &Issuer) -> CounterStatus {
         let state = issuer.state();
         // A name that was never reserved from must not take the label of a name that was.
         if !issuer.is_used() || issuer.periods().is_some() {
             return state;
         }
-        let metrics = self.metrics.sequence(issuer.key.sequence.as_str());
-        metrics.issued.increment(issuer.take_unpublished());
-        self.metrics
-            .abandoned(AbandonedCause::SlotReused)
-            .increment(issuer.take_unpublished_reuse());
+        let metrics = self.publish_counts(issuer);
         // For a sequence with periods, the gauges show the present period.
         if issuer.is_over() || issuer.is_ahead() {
             return state;
@@ -182,7 +192,7 @@ fn runway_of<'a>(issuer: &Issuer, state: &'a CounterStatus) -> Option<&'a Runway
 }
 
 fn is_retired(issuer: &Issuer) -> bool {
-    issuer.memory.lock().is_retired()
+    issuer.memory.lock().is_retired
 }
 
 /// Returns in how many seconds the numbers start again; `None` if they never do by themselves.

@@ -21,7 +21,7 @@ use odometer_core::{
     period::{CounterKey, Period},
 };
 use odometer_process::clock;
-use odometer_store::{ReadCounter, StoreError};
+use odometer_store::{ReadCounter, Source, StoreError};
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
@@ -48,9 +48,8 @@ impl Shared {
     /// Returns what a name leads to in memory. A name that shares the numbers of another sequence
     /// leads to that one.
     pub(crate) fn known(&self, name: &SequenceName) -> Option<Arc<Issuer>> {
-        let issuers = self.issuers.pin();
-        let found = issuers.get(name).cloned();
-        found.or_else(|| issuers.get(self.aliases.pin().get(name)?).cloned())
+        let found = self.names.find(name.as_str());
+        found.or_else(|| self.names.find(self.aliases.pin().get(name)?.as_str()))
     }
 
     /// Returns what a name leads to. A name that is not in memory is read from the store. A name
@@ -104,8 +103,8 @@ impl Shared {
             return Ok(question.answer.clone());
         }
         // The name may have come into memory while this call waited for the lock.
-        if let Some(issuer) = self.issuers.pin().get(name) {
-            return Ok(ready(Ok(Arc::clone(issuer))).boxed().shared());
+        if let Some(issuer) = self.names.find(name.as_str()) {
+            return Ok(ready(Ok(issuer)).boxed().shared());
         }
         let (name_asked, creates) = &asked;
         let is_asked = questions.contains_key(&(name_asked.clone(), !creates));
@@ -171,8 +170,8 @@ impl Shared {
         name: &SequenceName,
         mut found: ReadCounter,
     ) -> Result<Arc<Issuer>, SequenceError> {
-        if let Some(issuer) = self.issuers.pin().get(name) {
-            return Ok(Arc::clone(issuer));
+        if let Some(issuer) = self.names.find(name.as_str()) {
+            return Ok(issuer);
         }
         self.admit_name(0)?;
         // Most sequences are created from a template, so they share one copy of the definition.
@@ -181,15 +180,9 @@ impl Shared {
             found.known.definition = template;
         }
         let issuer = Issuer::of_name(name.clone(), found).ok_or(SequenceError::Internal)?;
-        let issuer = Arc::new(issuer);
-        let issuers = self.issuers.pin();
-        match issuers.try_insert(name.clone(), Arc::clone(&issuer)) {
-            Ok(_) => {
-                self.n_live.fetch_add(1, Ordering::Relaxed);
-                Ok(issuer)
-            }
-            Err(taken) => Ok(Arc::clone(taken.current)),
-        }
+        // Names come into memory under the lock of the questions only.
+        self.n_live.fetch_add(1, Ordering::Relaxed);
+        Ok(self.names.admit(issuer))
     }
 
     /// Asks the store for a name, or lets it create the name.
@@ -225,17 +218,19 @@ impl Shared {
         }
         // A name with a sequence of its own does not share the numbers of another sequence.
         self.aliases.pin().remove(name);
-        self.issuers.pin().get(name).cloned()
+        self.names.find(name.as_str())
     }
 
-    /// Returns every issuer in memory, because a database was recovered. Each question that is
-    /// under way is asked once more.
-    pub(crate) fn all_for_recovery(&self) -> Vec<Arc<Issuer>> {
+    /// Makes every counter distrust what a recovered database gave before. Returns the issuers that
+    /// hold blocks of the database. Each question that is under way is asked once more.
+    pub(crate) fn distrust(&self, source: Source) -> Vec<Arc<Issuer>> {
         let mut questions = self.questions.0.lock();
         for question in questions.values_mut() {
             question.is_stale = true;
         }
-        self.all_issuers()
+        let is_of = |store: &str| self.store.has(source, store);
+        self.names
+            .change_all(|| self.all_issuers(), |state| state.distrust(source, is_of))
     }
 }
 

@@ -23,6 +23,8 @@ use crate::{
     history::Histories,
     index::Index,
     issuer::{ActorLink, Issuer},
+    names::Names,
+    ownership::Ownership,
     period_directory::{Admission, BETWEEN_TWO_LOOKS, Chosen, PeriodDirectory, PeriodPermit},
     rate_limit::RateLimit,
     resolving::Questions,
@@ -44,8 +46,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<Stores>,
     pub(crate) settings: SequenceSettings,
     pub(crate) metrics: Arc<Metrics>,
-    /// The issuer under each name. If the sequence counts in periods, this issuer leads to theirs.
-    pub(crate) issuers: papaya::HashMap<SequenceName, Arc<Issuer>>,
+    pub(crate) names: Names,
     /// Names that share the numbers of another sequence by a template, with the name of that
     /// sequence.
     pub(crate) aliases: papaya::HashMap<SequenceName, SequenceName>,
@@ -102,7 +103,7 @@ impl Shared {
             store,
             settings,
             metrics,
-            issuers: papaya::HashMap::new(),
+            names: Names::default(),
             aliases: papaya::HashMap::new(),
             forgotten: papaya::HashMap::new(),
             has_forgotten_more: AtomicBool::new(false),
@@ -248,9 +249,9 @@ impl Shared {
         true
     }
 
-    /// Returns every issuer in memory, with the issuers of all periods.
+    /// Returns every issuer in memory, with the issuers of all periods, but without parked names.
     pub(crate) fn all_issuers(&self) -> Vec<Arc<Issuer>> {
-        let heads: Vec<Arc<Issuer>> = self.issuers.pin().values().cloned().collect();
+        let heads = self.names.in_use();
         let period_issuers: Vec<Arc<Issuer>> = heads
             .iter()
             .filter_map(|head| head.periods())
@@ -259,14 +260,35 @@ impl Shared {
         heads.into_iter().chain(period_issuers).collect()
     }
 
-    /// Returns the issuer under the name of an issuer's sequence.
-    pub(crate) fn top_issuer_of(&self, issuer: &Issuer) -> Option<Arc<Issuer>> {
-        self.issuers.pin().get(&issuer.key.sequence).cloned()
+    /// Calls `visit` with every issuer in memory, to read it. For a parked name, this is an issuer
+    /// that is made for the reader.
+    pub(crate) fn for_each_issuer(&self, mut visit: impl FnMut(&Issuer)) {
+        let parked = self.names.parked_for(Duration::ZERO);
+        for issuer in self.all_issuers() {
+            visit(&issuer);
+        }
+        for issuer in parked
+            .iter()
+            .filter_map(|name| self.names.look_at_parked(name))
+        {
+            visit(&issuer);
+        }
     }
 
-    /// Returns the issuer of a counter, if the issuer is in memory.
+    /// Parks a name on behalf of the owner of its issuer. Returns false if the name cannot be parked
+    /// now.
+    pub(crate) fn park(&self, issuer: &Ownership) -> bool {
+        // A drain looks for parked names after it has begun.
+        let is_parked = self.names.park(issuer, || !self.is_drained());
+        if is_parked {
+            self.publish_counts(issuer);
+        }
+        is_parked
+    }
+
+    /// Returns the issuer of a counter, for a reader, if the counter is in memory.
     pub(crate) fn find(&self, key: &CounterKey) -> Option<Arc<Issuer>> {
-        let head = self.issuers.pin().get(&key.sequence).cloned()?;
+        let head = self.names.look(&key.sequence)?;
         match key.period.shown() {
             None => Some(head),
             Some(period) => head.periods()?.member(period),
@@ -297,13 +319,9 @@ impl Shared {
             if issuer.is_used() || issuer.periods().is_some() {
                 self.metrics.sequence(issuer.key.sequence.as_str()).clear();
             }
-            let is_this =
-                |_: &SequenceName, found: &Arc<Issuer>| std::ptr::eq(&raw const **found, issuer);
-            let issuers = self.issuers.pin();
-            let removed = issuers.remove_if(&issuer.key.sequence, is_this);
-            matches!(removed, Ok(Some(_)))
+            self.names.remove(issuer)
         } else {
-            if let Some(head) = self.top_issuer_of(issuer)
+            if let Some(head) = self.names.look(&issuer.key.sequence)
                 && let Some(periods) = head.periods()
             {
                 periods.dismiss(issuer);
@@ -373,8 +391,9 @@ impl Shared {
                 .snowflake()
                 .is_some_and(|snowflake| !snowflake.left().is_zero())
         };
-        all.iter()
-            .any(|issuer| issuer.remaining() > 0 || has_time(issuer))
+        let has_numbers = |issuer: &Arc<Issuer>| issuer.remaining() > 0 || has_time(issuer);
+        // A name that is being parked has no numbers in its issuer any more.
+        all.iter().any(has_numbers) || self.names.has_parked_numbers()
     }
 
     pub(crate) fn admit_waiter(self: &Arc<Self>) -> Result<WaiterCount, SequenceError> {

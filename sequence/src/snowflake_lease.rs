@@ -75,6 +75,11 @@ pub(crate) enum Purpose {
 }
 
 impl SequenceActor {
+    /// Returns what is remembered about the lease.
+    pub(crate) fn leasing(&mut self) -> &mut Leasing {
+        self.leasing.get_or_insert_default()
+    }
+
     /// Reserves more time or takes another worker id, because the reserved time is used up.
     ///
     /// A renewal brings as much time as has passed since the previous renewal. So ids that are
@@ -152,7 +157,7 @@ impl SequenceActor {
         hold: Duration,
         context: &mut Context<Self>,
     ) {
-        if let Some(mut unused) = self.leasing.parting.take() {
+        if let Some(mut unused) = self.leasing().parting.take() {
             if let Ok(lease) = outcome {
                 unused.key = lease.key;
             }
@@ -278,7 +283,9 @@ impl SequenceActor {
 
     /// Forgets why the last lease was refused, because the reason may be gone.
     pub(crate) fn forget_refusal(&mut self) {
-        self.leasing.refused = None;
+        if let Some(leasing) = &mut self.leasing {
+            leasing.refused = None;
+        }
     }
 
     /// Returns whether the store has just answered that the sequence lives. The answer serves for
@@ -348,7 +355,7 @@ impl SequenceActor {
         self.forget_refusal();
         let is_unwanted = self.state == ActorState::Draining
             || self.issuer.is_outdated()
-            || self.issuer.memory.lock().is_retired();
+            || self.issuer.memory.lock().is_retired;
         if is_unwanted {
             let (key, from_ms) = (lease.key, lease.from_ms);
             self.return_id(Unused { key, from_ms });
@@ -423,12 +430,12 @@ impl SequenceActor {
 
     /// Returns the last refusal, if it is recent enough to be given to other callers.
     fn refusal(&mut self) -> Option<(Instant, SequenceError)> {
-        let refused = self.leasing.refused.clone();
+        let refused = self.leasing().refused.clone();
         refused.filter(|(until, _)| Instant::now() < *until)
     }
 
     fn note_refusal(&mut self, told: &SequenceError) {
-        let earlier = self.leasing.refused.as_ref();
+        let earlier = self.leasing().refused.as_ref();
         let is_news = earlier.is_none_or(|(until, earlier)| {
             std::mem::discriminant(earlier) != std::mem::discriminant(told)
                 || until.elapsed() > LOGGED_AGAIN
@@ -450,7 +457,7 @@ impl SequenceActor {
                 "no worker id can be had for a time-ordered sequence"
             );
         }
-        self.leasing.refused = Some((Instant::now() + REFUSAL_TTL, told.clone()));
+        self.leasing().refused = Some((Instant::now() + REFUSAL_TTL, told.clone()));
     }
 
     fn lease_refusal(&self, error: LeaseError) -> SequenceError {
@@ -507,7 +514,7 @@ impl SequenceActor {
         };
         if matches!(self.in_flight, Some(PendingWork::Renewal)) {
             // When the renewal ends, its worker id is given back.
-            self.leasing.parting = Some(unused);
+            self.leasing().parting = Some(unused);
         } else {
             self.return_id(unused);
         }
@@ -516,7 +523,7 @@ impl SequenceActor {
     /// Returns a future that ends when all worker ids on their way back have arrived; `None` if
     /// there are none.
     pub(crate) fn returned(&mut self) -> Option<impl Future<Output = ()> + 'static> {
-        let returning = std::mem::take(&mut self.leasing.returning);
+        let returning = std::mem::take(&mut self.leasing.as_mut()?.returning);
         if returning.is_empty() {
             return None;
         }
@@ -541,7 +548,8 @@ impl SequenceActor {
                 );
             }
         });
-        self.leasing.returning.retain(|one| !one.is_finished());
-        self.leasing.returning.push(returning);
+        let all = &mut self.leasing().returning;
+        all.retain(|one| !one.is_finished());
+        all.push(returning);
     }
 }

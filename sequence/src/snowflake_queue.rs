@@ -225,19 +225,19 @@ impl SequenceActor {
     pub(crate) fn look_again(&mut self, pause: Duration, context: &mut Context<Self>) {
         let pause = pause.clamp(MIN_CLOCK_PAUSE, MAX_CLOCK_PAUSE);
         let at = Instant::now() + pause;
-        let earlier = self.leasing.awaited.take();
+        let earlier = self.leasing().awaited.take();
         if let Some((earlier_at, earlier)) = earlier {
             if earlier_at <= at {
-                self.leasing.awaited = Some((earlier_at, earlier));
+                self.leasing().awaited = Some((earlier_at, earlier));
                 return;
             }
             context.cancel_future(earlier);
         }
         let turn = context.run_later(pause, |actor, context| {
-            actor.leasing.awaited = None;
+            actor.leasing().awaited = None;
             actor.advance(context);
         });
-        self.leasing.awaited = Some((at, turn));
+        self.leasing().awaited = Some((at, turn));
     }
 
     /// Refuses the waiters that cannot be served, and gives them the reason. Waiters that need only

@@ -17,6 +17,7 @@ use tokio::{sync::oneshot, time::MissedTickBehavior};
 use crate::{
     command::Command,
     issuer::{ActorLink, Issuer},
+    ownership::Ownership,
     shared::Shared,
 };
 
@@ -77,13 +78,14 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
         still_active.push(issuer);
     }
     shared.active.lock().append(&mut still_active);
-    shared.histories.note(now);
+    shared.histories.note(now, |key| shared.find(key));
 }
 
-/// Looks at all names: starts an actor if a parked name needs a prefetch, and unloads names that
-/// were idle for long.
+/// Looks at all names: starts an actor if a name without one needs a prefetch, parks names that were
+/// woken, and unloads names that were idle for long.
 async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
     shared.forget_index(now);
+    let idle_names = shared.names.parked_for(shared.settings.unload_after);
     for (n_seen, issuer) in shared.all_issuers().into_iter().enumerate() {
         if n_seen % LOOKED_AT_ONCE == 0 {
             // The actors run on this thread, too.
@@ -96,8 +98,8 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             }
             continue;
         }
-        let is_parked = matches!(&*issuer.actor.lock(), ActorLink::Parked);
-        let sampled = is_parked.then(|| issuer.sample(now));
+        let has_no_actor = matches!(&*issuer.actor.lock(), ActorLink::Idle);
+        let sampled = has_no_actor.then(|| issuer.sample(now));
         let sampled = sampled.filter(|sampled| sampled.n_issued > 0);
         let is_used = sampled.is_some();
         if let Some(sampled) = sampled {
@@ -117,6 +119,19 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             shared.tell(&issuer, Command::Unload);
         } else if is_used && issuer.wants_prefetch() {
             shared.tell(&issuer, Command::LowWater);
+        } else if has_no_actor && idle_for >= shared.settings.park_after && issuer.can_be_parked() {
+            // The name was woken, and none of its callers has needed an actor.
+            if let Some(owner) = Ownership::take_over(&issuer, issuer.terms.current()) {
+                shared.park(&owner);
+            }
+        }
+    }
+    for (n_seen, name) in idle_names.into_iter().enumerate() {
+        if n_seen % LOOKED_AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
+        if let Some(issuer) = shared.names.find(name.as_str()) {
+            shared.tell(&issuer, Command::Unload);
         }
     }
 }
@@ -128,7 +143,7 @@ impl Shared {
         let Some(span) = issuer.span else {
             return;
         };
-        let Some(head) = self.issuers.pin().get(&issuer.key.sequence).cloned() else {
+        let Some(head) = self.names.look(&issuer.key.sequence) else {
             return;
         };
         let Some(periods) = head.periods() else {
@@ -139,7 +154,7 @@ impl Shared {
         let is_used = issuer.idle_for(now).as_secs_f64() < hold.as_secs_f64();
         let is_due = span.contains(now_ms)
             && span.seconds_left(now_ms) < hold.as_secs_f64() * share_of(&issuer.key.sequence);
-        let is_retired = issuer.memory.lock().is_retired();
+        let is_retired = issuer.memory.lock().is_retired;
         if !is_used || !is_due || is_retired || faults::is(Fault::NoPrefetch) {
             return;
         }

@@ -46,7 +46,8 @@ impl Database {
             let started = Instant::now();
             let turn = database.permit_for_prefetch(&request).await;
             let strict = ReservationGauge::enter(&database);
-            let outcome = work(request).await;
+            // Only the work needs much memory, and a prefetch may wait long before it.
+            let outcome = Box::pin(work(request)).await;
             drop((strict, turn));
             database
                 .metrics
