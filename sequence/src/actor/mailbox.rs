@@ -199,12 +199,15 @@ impl SequenceActor {
                 .into_actor(self)
                 .map(move |_written, actor, context| {
                     actor.shared.forget(actor.issuer.issuer());
-                    tracing::debug!(
-                        target: TARGET,
-                        sequence = actor.issuer.key.sequence.as_str(),
-                        n_returned,
-                        "an idle sequence was unloaded"
-                    );
+                    // An issuer that gives way was perhaps in use.
+                    if !actor.issuer.is_outdated() {
+                        tracing::debug!(
+                            target: TARGET,
+                            sequence = actor.issuer.key.sequence.as_str(),
+                            n_returned,
+                            "an idle sequence was unloaded"
+                        );
+                    }
                     context.stop();
                 }),
         );

@@ -7,6 +7,7 @@
 
 use std::{
     collections::HashMap,
+    panic::AssertUnwindSafe,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
@@ -130,7 +131,7 @@ impl Shared {
         template: Option<Arc<Definition>>,
     ) -> Result<Arc<Issuer>, SequenceError> {
         loop {
-            let found = self.read(&asked.0, template.as_ref()).await;
+            let found = or_internal(self.read(&asked.0, template.as_ref())).await;
             if let Some(answer) = self.settle_question(&asked, found) {
                 return answer;
             }
@@ -235,6 +236,16 @@ impl Shared {
     }
 }
 
+/// Turns a panic of `work` into an answer. So it concerns only the callers who wait for this answer,
+/// and the next caller asks again.
+async fn or_internal<T>(
+    work: impl Future<Output = Result<T, SequenceError>>,
+) -> Result<T, SequenceError> {
+    let outcome = AssertUnwindSafe(work).catch_unwind().await;
+    // The panic was logged where it happened.
+    outcome.unwrap_or(Err(SequenceError::Internal))
+}
+
 /// Refuses a period that a sequence does not have, or in which callers cannot count now.
 fn check_period(
     name: &SequenceName,
@@ -245,5 +256,19 @@ fn check_period(
         (Some(periods), _) => periods.choose(period, clock::now_ms()).map(|_chosen| ()),
         (None, Some(_)) => Err(SequenceError::NoPeriods { name: name.clone() }),
         (None, None) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "the panic is what is tested")]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_of_one_question_is_an_answer() {
+        let question = async { panic!("as was asked for") };
+        let answer: Result<(), _> = or_internal(question).await;
+        assert!(matches!(answer, Err(SequenceError::Internal)));
+        assert!(or_internal(ready(Ok(()))).await.is_ok());
     }
 }
