@@ -1,10 +1,7 @@
 //! Gives the callers of a counter what the store brought, or the reason why it brought nothing.
 
 use odometer_core::block::Block;
-use odometer_process::{
-    faults::{self, Fault},
-    metrics::AbandonedCause,
-};
+use odometer_process::faults::{self, Fault};
 use odometer_store::{BlockFate, Reserved, StoreError, Unpublished};
 
 use crate::{
@@ -74,10 +71,7 @@ impl SequenceActor {
             if caller.answer.send(Ok(vec![share.block])).is_ok() {
                 self.issuer.add_handed_over(count);
             } else {
-                self.shared
-                    .metrics
-                    .abandoned(AbandonedCause::CallerGone)
-                    .increment(count);
+                self.count_gone(count);
             }
             self.shared
                 .store

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use actix::{ActorContext, AsyncContext, Context, Handler, WrapFuture, fut::ActorFutureExt};
 use odometer_core::cursor::TakenBatch;
-use odometer_process::metrics::AbandonedCause;
 use odometer_store::Contact;
 use tokio::sync::oneshot;
 
@@ -60,10 +59,7 @@ impl SequenceActor {
             && let Some(batch) = self.take_batch(count, contiguous)
         {
             if answer.send(Ok(batch.ranges.as_slice().to_vec())).is_err() {
-                self.shared
-                    .metrics
-                    .abandoned(AbandonedCause::CallerGone)
-                    .increment(count);
+                self.count_gone(count);
             }
         } else if contiguous && !self.issuer.is_strict() {
             self.dedicated_queue

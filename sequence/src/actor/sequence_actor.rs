@@ -224,7 +224,7 @@ impl SequenceActor {
         self.advance(context);
     }
 
-    fn become_idle(&mut self) {
+    pub(crate) fn become_idle(&mut self) {
         let snowflake = self.issuer.snowflake();
         let has_numbers = snowflake.map_or_else(
             || self.issuer.remaining() > 0,
@@ -452,6 +452,20 @@ impl SequenceActor {
             .metrics
             .abandoned(AbandonedCause::Advanced)
             .increment(n_cut);
+    }
+
+    /// Counts numbers that were taken out for a caller who had gone.
+    pub(crate) fn count_gone(&self, count: u64) {
+        let gone = self.shared.metrics.abandoned(AbandonedCause::CallerGone);
+        gone.increment(count);
+    }
+
+    /// Tells all who wait for a load that it has ended.
+    pub(crate) fn tell_loading(&mut self) {
+        for done in self.loading.drain(..) {
+            // A caller who waits no longer needs no answer.
+            let _gone = done.send(());
+        }
     }
 
     pub(crate) fn settle(&self) {

@@ -15,14 +15,13 @@ use odometer_core::snowflake::{High, Layout, Refused};
 use odometer_process::{
     clock,
     faults::{self, Fault},
-    metrics::AbandonedCause,
 };
 
 use crate::{
     actor::command::ReplySender,
     actor::dedicated::DedicatedRequest,
     actor::queue::Waiter,
-    actor::sequence_actor::{ActorState, SequenceActor},
+    actor::sequence_actor::SequenceActor,
     actor::snowflake_lease::{Purpose, RENEWAL_PAUSE},
     error::SequenceError,
     issuer::snowflake_issuer::{NoIds, SnowflakeIssuer},
@@ -87,7 +86,10 @@ impl SequenceActor {
             Need::Nothing if !self.loading.is_empty() && !snowflake.is_serving() => {
                 self.seek(snowflake, Purpose::First, context);
             }
-            Need::Nothing => self.become_idle_snowflake(snowflake),
+            Need::Nothing => {
+                self.tell_loading();
+                self.become_idle();
+            }
             // `look_again` serves these callers later.
             Need::Turn(_) => {}
             Need::Time => self.reserve_time(snowflake, context),
@@ -198,26 +200,6 @@ impl SequenceActor {
     pub(crate) fn time_ended(&self) -> SequenceError {
         SequenceError::TimeEnded {
             name: self.issuer.key.sequence.clone(),
-        }
-    }
-
-    fn count_gone(&self, count: u64) {
-        let gone = self.shared.metrics.abandoned(AbandonedCause::CallerGone);
-        gone.increment(count);
-    }
-
-    fn become_idle_snowflake(&mut self, snowflake: &SnowflakeIssuer) {
-        self.tell_loading();
-        self.state = match snowflake.is_serving() {
-            true => ActorState::Serving,
-            false => ActorState::Empty,
-        };
-    }
-
-    pub(crate) fn tell_loading(&mut self) {
-        for done in self.loading.drain(..) {
-            // A caller who waits no longer needs no answer.
-            let _gone = done.send(());
         }
     }
 

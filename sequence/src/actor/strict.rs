@@ -11,10 +11,7 @@
 
 use actix::Context;
 use odometer_core::block::{Block, MAX_COUNT};
-use odometer_process::{
-    faults::{self, Fault},
-    metrics::AbandonedCause,
-};
+use odometer_process::faults::{self, Fault};
 use odometer_store::{BlockFate, StoreError, Unpublished, Want};
 
 use crate::{
@@ -30,10 +27,8 @@ const SHARED_LATE: u64 = 16;
 impl SequenceActor {
     /// Sends the next write, for all who wait now.
     pub(crate) fn advance_strict(&mut self, context: &mut Context<Self>) {
-        for done in self.loading.drain(..) {
-            // There is nothing to load. A caller who waits no longer needs no answer.
-            let _gone = done.send(());
-        }
+        // There is nothing to load.
+        self.tell_loading();
         let next = match self.next_dedicated() {
             Some(group) => group,
             None if self.queue.is_empty() => {
@@ -82,7 +77,7 @@ impl SequenceActor {
         }
         let dealt = share_out(reserved.block, group);
         self.issuer.add_direct(dealt.n_issued);
-        self.count_caller_gone(dealt.n_unwanted);
+        self.count_gone(dealt.n_unwanted);
         self.queue.put_back(dealt.left_over);
     }
 
@@ -126,7 +121,7 @@ impl SequenceActor {
         for (share, caller) in shares {
             let count = share.block.count();
             if caller.answer.send(Ok(vec![share.block])).is_err() {
-                self.count_caller_gone(count);
+                self.count_gone(count);
             } else if caller.is_block {
                 self.issuer.add_handed_over(count);
             } else {
@@ -138,13 +133,6 @@ impl SequenceActor {
                     .write_journal(share.row(), BlockFate::HandedOver);
             }
         }
-    }
-
-    fn count_caller_gone(&self, count: u64) {
-        self.shared
-            .metrics
-            .abandoned(AbandonedCause::CallerGone)
-            .increment(count);
     }
 }
 
