@@ -18,8 +18,8 @@ const TARGET: &str = "odometer::sequence::shared";
 impl Shared {
     /// Sends a command to the actor of `issuer`, and starts an actor if none runs.
     ///
-    /// If the issuer has left memory or was parked, the command is dropped together with its channel for the
-    /// answer. The sender then finds the channel closed.
+    /// If the issuer has left memory or was parked, the command is dropped together with its channel
+    /// for the answer. The sender then finds the channel closed.
     pub(crate) fn tell(self: &Arc<Self>, issuer: &Arc<Issuer>, command: Command) {
         let mut link = issuer.actor.lock();
         match &*link {

@@ -100,8 +100,8 @@ impl Names {
         if !is_there || !may_park() {
             return false;
         }
-        // A command that comes from here on finds that the name is parked. An actor that was started
-        // before is the owner now.
+        // A command that comes from here on finds that the name is parked. If an actor was started
+        // before, that actor is the owner.
         let mut link = issuer.actor.lock();
         let Some(left) = issuer.park() else {
             return false;

@@ -236,8 +236,8 @@ impl Shared {
     }
 }
 
-/// Turns a panic of `work` into an answer. So it concerns only the callers who wait for this answer,
-/// and the next caller asks again.
+/// Turns a panic of `work` into an answer. So it concerns only the callers who wait for this
+/// answer, and the next caller asks again.
 async fn or_internal<T>(
     work: impl Future<Output = Result<T, SequenceError>>,
 ) -> Result<T, SequenceError> {

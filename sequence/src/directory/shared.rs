@@ -277,8 +277,8 @@ impl Shared {
         }
     }
 
-    /// Parks a name on behalf of the owner of its issuer. Returns false if the name cannot be parked
-    /// now.
+    /// Parks a name on behalf of the owner of its issuer. Returns false if the name cannot be
+    /// parked now.
     pub(crate) fn park(&self, issuer: &Ownership) -> bool {
         // A drain looks for parked names after it has begun.
         let is_parked = self.names.park(issuer, || !self.is_drained());

@@ -81,8 +81,8 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
     shared.histories.note(now, |key| shared.find(key));
 }
 
-/// Looks at all names: starts an actor if a name without one needs a prefetch, parks names that were
-/// woken, and unloads names that were idle for long.
+/// Looks at all names: starts an actor if a name without one needs a prefetch, parks names that
+/// were woken, and unloads names that were idle for long.
 async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
     shared.forget_index(now);
     let idle_names = shared.names.parked_for(shared.settings.unload_after);
