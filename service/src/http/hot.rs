@@ -140,7 +140,7 @@ impl<S> WarmFirst<S> {
     fn take(&self, plain: &PlainRequest<'_>) -> Option<HttpResponse> {
         let (directory, asked, wanted) = (&self.directory, &plain.asked, plain.wanted);
         let period = asked.period.as_ref().map(Period::as_str);
-        let pinned = directory.pin();
+        let mut pinned = directory.pin();
         let Some(count) = asked.count else {
             let taken = pinned.take(plain.name, period)?;
             return Some(reply::one(taken.shown(), taken.numbers, wanted));

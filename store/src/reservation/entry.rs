@@ -50,7 +50,8 @@ impl Store {
         let _gauge = ReservationGauge::enter(only);
         match &self.redis {
             Some(redis) => Box::pin(redis.reserve(request)).await,
-            None => Reservation::new(only, request).run().await,
+            // Only this needs much memory, and a prefetch may wait long for its permit.
+            None => Box::pin(Reservation::new(only, request).run()).await,
         }
     }
 }

@@ -1,0 +1,220 @@
+//! Handles each command of an actor. What the actor does after that is in `actor`.
+
+use std::sync::Arc;
+
+use actix::{ActorContext, AsyncContext, Context, Handler, WrapFuture, fut::ActorFutureExt};
+use odometer_core::cursor::TakenBatch;
+use odometer_store::Contact;
+use tokio::sync::oneshot;
+
+use crate::{
+    actor::command::{Command, ReplySender},
+    actor::dedicated::DedicatedRequest,
+    actor::queue::Waiter,
+    actor::sequence_actor::{ActorState, SequenceActor, UNLOAD_TIMEOUT},
+    error::SequenceError,
+    issuer::memory::ActorLink,
+};
+
+/// Names the log target of the events in this file.
+const TARGET: &str = "odometer::sequence::mailbox";
+
+impl Handler<Command> for SequenceActor {
+    type Result = ();
+
+    fn handle(&mut self, command: Command, context: &mut Self::Context) {
+        match command {
+            Command::Take {
+                count,
+                contiguous,
+                answer,
+            } => self.take_for(count, contiguous, answer, context),
+            Command::HandOver { size, answer } => self.hand_over_for(size, answer, context),
+            Command::LowWater => self.refill_ahead(context),
+            Command::Load { done } => self.load_for(done, context),
+            Command::Change { done } => self.obey(done, context),
+            Command::Park => self.park(context),
+            Command::Unload => self.unload(context),
+            Command::Drain { answer } => self.drain_for(answer, context),
+        }
+    }
+}
+
+impl SequenceActor {
+    fn take_for(
+        &mut self,
+        count: u64,
+        contiguous: bool,
+        answer: ReplySender,
+        context: &mut Context<Self>,
+    ) {
+        if self.refuses(&answer) {
+            self.refuse(answer);
+            return;
+        }
+        // Numbers that arrived since the caller found none are taken at once, unless other callers
+        // have waited longer. A time-ordered sequence has an empty cursor, and `advance` serves its
+        // callers.
+        if self.queue.is_empty()
+            && let Some(batch) = self.take_batch(count, contiguous)
+        {
+            if answer.send(Ok(batch.ranges.as_slice().to_vec())).is_err() {
+                self.count_gone(count);
+            }
+        } else if contiguous && !self.issuer.is_strict() {
+            self.dedicated_queue
+                .push(DedicatedRequest::new(count, false, answer));
+        } else {
+            self.queue.push(Waiter { count, answer });
+        }
+        self.advance_for_caller(context);
+    }
+
+    fn take_batch(&self, count: u64, contiguous: bool) -> Option<TakenBatch> {
+        let cursor = self
+            .issuer
+            .cursor()
+            .filter(|_| !self.issuer.is_outdated())?;
+        cursor.take_batch(count, contiguous)
+    }
+
+    fn hand_over_for(&mut self, size: u64, answer: ReplySender, context: &mut Context<Self>) {
+        if self.refuses(&answer) {
+            self.refuse(answer);
+            return;
+        }
+        self.dedicated_queue
+            .push(DedicatedRequest::new(size, true, answer));
+        self.advance_for_caller(context);
+    }
+
+    fn refill_ahead(&mut self, context: &mut Context<Self>) {
+        self.settle();
+        // After a failed try, this name has a random time of its own for the next try. So not all
+        // names try at the same time.
+        if self.retry.is_none() {
+            self.advance(context);
+        }
+    }
+
+    fn load_for(&mut self, done: oneshot::Sender<()>, context: &mut Context<Self>) {
+        if self.issuer.remaining() == 0 && self.state != ActorState::Draining {
+            self.loading.push(done);
+        }
+        self.advance(context);
+    }
+
+    fn obey(&mut self, done: oneshot::Sender<()>, context: &mut Context<Self>) {
+        self.is_refused = false;
+        self.forget_refusal();
+        self.enforce();
+        // A caller who gave up needs no answer.
+        let _gone = done.send(());
+        self.advance(context);
+    }
+
+    fn park(&mut self, context: &mut Context<Self>) {
+        if self.issuer.is_outdated() {
+            self.unload(context);
+            return;
+        }
+        // A lease that is not renewed ends, and a later caller gets another lease.
+        let wants_none = self.is_refused || self.issuer.snowflake().is_some();
+        let may_park = self.is_idle() && (wants_none || !self.issuer.wants_prefetch());
+        if may_park {
+            self.settle();
+            if !self.shared.park(&self.issuer) {
+                *self.issuer.actor.lock() = ActorLink::Idle;
+            }
+            context.stop();
+        }
+    }
+
+    fn unload(&mut self, context: &mut Context<Self>) {
+        if self.issuer.is_outdated() {
+            if self.state != ActorState::Draining {
+                self.give_way(context);
+            }
+            return;
+        }
+        let store = self.issuer.store();
+        let store_answers = self.shared.store.contact_of(&store) == Contact::Up;
+        if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
+            return;
+        }
+        self.leave(context);
+    }
+
+    /// Closes memory, because the sequence needs another issuer by now, or is gone. Leaves memory if
+    /// no work is under way, or else when it ends. Callers look the name up again.
+    pub(crate) fn give_way(&mut self, context: &mut Context<Self>) {
+        self.issuer.outdate();
+        self.refuse_all(&SequenceError::Elsewhere);
+        self.refuse_dedicated(&SequenceError::Elsewhere);
+        self.close_snowflake();
+        self.give_back();
+        if self.in_flight.is_some() {
+            return;
+        }
+        if let Some(head) = self.shared.names.look(&self.issuer.key.sequence)
+            && self.shared.find(&self.issuer.key).is_some_and(|found| {
+                !Arc::ptr_eq(&found, &head) && Arc::ptr_eq(&found, self.issuer.issuer())
+            })
+        {
+            // The period was chosen by a calendar that the sequence does not have any more.
+            self.shared.dismiss_periods(&head);
+        }
+        self.leave(context);
+    }
+
+    /// Leaves memory: gives back what was not issued, and stops. Callers look the name up again.
+    pub(crate) fn leave(&mut self, context: &mut Context<Self>) {
+        let store = self.issuer.store();
+        self.state = ActorState::Draining;
+        self.is_unloading = true;
+        // Memory is closed before the issuer is gone: a change that finds it gone is answered.
+        let n_returned = self.give_back();
+        self.close_snowflake();
+        // A caller that finds the issuer from here on must look the name up again.
+        *self.issuer.actor.lock() = ActorLink::Gone;
+        let returning = self.returned();
+        let shared = Arc::clone(&self.shared);
+        // The returned numbers must be in the store before the name is loaded again. Otherwise its
+        // next issuer does not find them.
+        let written = async move {
+            let flush = async {
+                shared.store.flush_journal_of(&store).await;
+                if let Some(returning) = returning {
+                    returning.await;
+                }
+            };
+            tokio::time::timeout(UNLOAD_TIMEOUT, flush).await.is_ok()
+        };
+        context.spawn(
+            written
+                .into_actor(self)
+                .map(move |_written, actor, context| {
+                    actor.shared.forget(actor.issuer.issuer());
+                    // An issuer that gives way was perhaps in use.
+                    if !actor.issuer.is_outdated() {
+                        tracing::debug!(
+                            target: TARGET,
+                            sequence = actor.issuer.key.sequence.as_str(),
+                            n_returned,
+                            "an idle sequence was unloaded"
+                        );
+                    }
+                    context.stop();
+                }),
+        );
+    }
+
+    fn drain_for(&mut self, answer: oneshot::Sender<u64>, context: &mut Context<Self>) {
+        self.draining.push(answer);
+        self.state = ActorState::Draining;
+        self.is_unloading = false;
+        if self.in_flight.is_none() {
+            self.finish_draining(context);
+        }
+    }
+}

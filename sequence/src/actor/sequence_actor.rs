@@ -1,0 +1,596 @@
+//! Runs one counter: its actor alone reserves blocks, fills and closes the cursor, and returns
+//! numbers.
+//!
+//! ```text
+//! Empty ──Take──▶ Reserving ──block──▶ Serving ──LowWater──▶ Prefetching ──block──▶ Serving
+//!   ▲                 │ failed            │                       │ failed: tries again by itself
+//!   └─────────────────┘                   └──── Drain, Unload ────┴──▶ Draining
+//! ```
+//!
+//! At most one reservation is under way. The actor never waits for a reservation: the outcome comes
+//! back to the actor as a call of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use actix::{
+    Actor, ActorContext, AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt,
+};
+use odometer_core::block::Block;
+use odometer_process::{
+    faults::{self, Fault},
+    log,
+    metrics::AbandonedCause,
+};
+use odometer_store::{
+    BlockFate, ReservationProgress, ReserveRequest, StoreError, Unpublished, Want,
+};
+use tokio::sync::{Notify, oneshot};
+use tracing::Span;
+
+use crate::{
+    actor::command::ReplySender,
+    actor::dedicated::{self, DedicatedQueue, DedicatedRequest},
+    actor::queue::{Queue, Waiter},
+    actor::snowflake_lease::Leasing,
+    directory::shared::Shared,
+    error::SequenceError,
+    issuer::memory::ActorLink,
+    issuer::ownership::Ownership,
+};
+
+/// Sets the first pause before a failed prefetch is tried again.
+const BACKOFF_MIN: Duration = Duration::from_millis(5);
+/// Bounds how long an unloading name waits for its row in the journal. Then the name may be loaded
+/// again.
+pub(crate) const UNLOAD_TIMEOUT: Duration = Duration::from_secs(1);
+/// Delays each outcome under the fault `StrictArrivesLate`.
+const LATE: Duration = Duration::from_millis(1500);
+
+pub(crate) struct SequenceActor {
+    pub(crate) issuer: Ownership,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: ActorState,
+    /// Callers that wait for a refill.
+    pub(crate) queue: Queue,
+    /// Callers that each wait for a range of their own, from the store.
+    pub(crate) dedicated_queue: DedicatedQueue,
+    pub(crate) in_flight: Option<PendingWork>,
+    /// Notified when a caller waits for a refill that was started ahead of need; `None` before the
+    /// first refill of this actor, and after each one.
+    urgency: Option<Arc<Notify>>,
+    backoff: Duration,
+    /// Whether the store gave a reason that another try does not change. Then the actor reserves
+    /// only for callers, not ahead of need.
+    pub(crate) is_refused: bool,
+    /// Whether the reservation under way first looks for returned blocks.
+    pub(crate) looks_for_returned: bool,
+    /// Whether the callers in `dedicated_queue` go next, if callers wait in `queue`, too.
+    pub(crate) is_dedicated_next: bool,
+    pub(crate) retry: Option<SpawnHandle>,
+    /// Notified when a load has ended: numbers are in memory, or do not come for now.
+    pub(crate) loading: Vec<oneshot::Sender<()>>,
+    /// Whether the name is leaving memory. Its callers must then look the name up again.
+    pub(crate) is_unloading: bool,
+    pub(crate) draining: Vec<oneshot::Sender<u64>>,
+    /// What is remembered about the lease of the worker id, if the sequence is time-ordered. Most
+    /// sequences are not, and need no memory for this.
+    pub(crate) leasing: Option<Box<Leasing>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ActorState {
+    /// Memory has no numbers, and no block is on its way.
+    Empty,
+    /// Memory has no numbers, and a block is on its way.
+    Reserving,
+    /// Memory has numbers.
+    Serving,
+    /// Memory has numbers, and the next block is on its way.
+    Prefetching,
+    /// The actor takes no new work.
+    Draining,
+}
+
+/// What the work under way is for.
+pub(crate) enum PendingWork {
+    Refill,
+    /// Callers who each get a range of their own from one write.
+    Dedicated(Vec<DedicatedRequest>),
+    /// Callers of a sequence with strict order, who share one write.
+    Group(Vec<Waiter>),
+    /// The lease of a worker id, or the question before it, whether the sequence lives.
+    Lease,
+    /// The renewal of the lease that the actor has.
+    Renewal,
+}
+
+impl Actor for SequenceActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        self.shared.metrics.actors.increment(1.0);
+        if faults::is(Fault::TakeoverKeepsBlock) {
+            self.issuer.refill_with_what_was_held();
+        }
+        // The actor before may have died in the middle of a change.
+        self.enforce();
+        if self.issuer.remaining() > 0 {
+            self.state = ActorState::Serving;
+        }
+        self.advance(context);
+    }
+}
+
+impl Drop for SequenceActor {
+    fn drop(&mut self) {
+        self.shared.metrics.actors.decrement(1.0);
+    }
+}
+
+impl SequenceActor {
+    pub(crate) fn new(issuer: Ownership, shared: Arc<Shared>) -> Self {
+        Self {
+            issuer,
+            shared,
+            state: ActorState::Empty,
+            queue: Queue::default(),
+            dedicated_queue: DedicatedQueue::default(),
+            in_flight: None,
+            urgency: None,
+            backoff: BACKOFF_MIN,
+            is_refused: false,
+            looks_for_returned: false,
+            is_dedicated_next: false,
+            retry: None,
+            loading: Vec::new(),
+            is_unloading: false,
+            draining: Vec::new(),
+            leasing: None,
+        }
+    }
+
+    /// Starts the next reservation, if one is needed and none is under way.
+    pub(crate) fn advance(&mut self, context: &mut Context<Self>) {
+        if self.state == ActorState::Draining || self.shared.is_drained() {
+            return;
+        }
+        if self.issuer.is_outdated() {
+            self.give_way(context);
+            return;
+        }
+        if let Some(snowflake) = self.issuer.snowflake().map(Arc::clone) {
+            self.advance_snowflake(&snowflake, context);
+            return;
+        }
+        if self.in_flight.is_some() && !faults::is(Fault::RefillForEach) {
+            return;
+        }
+        self.queue.forget_gone();
+        self.dedicated_queue.forget_gone();
+        if self.issuer.is_strict() {
+            self.advance_strict(context);
+            return;
+        }
+        self.issuer.refill_cursor();
+        let next = if let Some(dedicated_queue) = self.next_dedicated() {
+            Some(dedicated_queue)
+        } else if !self.queue.is_empty() {
+            self.is_dedicated_next = true;
+            Some(PendingWork::Refill)
+        } else if self.retry.is_none()
+            && !self.is_refused
+            && (self.issuer.wants_prefetch() || self.wants_load())
+        {
+            Some(PendingWork::Refill)
+        } else {
+            None
+        };
+        let Some(next) = next else {
+            self.become_idle();
+            return;
+        };
+        let request = self.request(&next);
+        self.in_flight = Some(next);
+        self.state = match self.issuer.remaining() {
+            0 => ActorState::Reserving,
+            _ => ActorState::Prefetching,
+        };
+        self.reserve(request, context);
+    }
+
+    /// Returns the callers who get ranges of their own from the next write. Returns `None` if the
+    /// waiters for a refill go first.
+    pub(crate) fn next_dedicated(&mut self) -> Option<PendingWork> {
+        let is_dedicated_next = self.queue.is_empty() || self.is_dedicated_next;
+        if self.dedicated_queue.is_empty() || !is_dedicated_next {
+            return None;
+        }
+        self.is_dedicated_next = false;
+        Some(PendingWork::Dedicated(
+            self.dedicated_queue.take_group(self.issuer.left_to_share()),
+        ))
+    }
+
+    fn wants_load(&self) -> bool {
+        !self.loading.is_empty() && self.issuer.remaining() == 0
+    }
+
+    /// Does what `advance` does. If callers wait, also makes the work under way urgent.
+    pub(crate) fn advance_for_caller(&mut self, context: &mut Context<Self>) {
+        let waits = !(self.queue.is_empty() && self.dedicated_queue.is_empty());
+        if let (true, Some(urgency)) = (waits, &self.urgency) {
+            urgency.notify_one();
+        }
+        self.advance(context);
+    }
+
+    pub(crate) fn become_idle(&mut self) {
+        let snowflake = self.issuer.snowflake();
+        let has_numbers = snowflake.map_or_else(
+            || self.issuer.remaining() > 0,
+            |snowflake| snowflake.is_serving(),
+        );
+        self.state = match has_numbers {
+            false => ActorState::Empty,
+            true => ActorState::Serving,
+        };
+    }
+
+    pub(crate) fn request(&mut self, purpose: &PendingWork) -> ReserveRequest {
+        let earlier = self.shared.forgotten(&self.issuer.key);
+        let mut memory = self.issuer.memory.lock();
+        let adopt_from = match (purpose, &earlier) {
+            (PendingWork::Refill, Ok(earlier)) if memory.adopts => {
+                let issued_below = earlier.map_or(0, |earlier| earlier.issued_below);
+                Some(memory.issued_below.max(issued_below))
+            }
+            (
+                PendingWork::Refill
+                | PendingWork::Dedicated(_)
+                | PendingWork::Group(_)
+                | PendingWork::Lease
+                | PendingWork::Renewal,
+                _,
+            ) => None,
+        };
+        let (known, counted_by) = (memory.known.clone(), Arc::clone(&memory.definition));
+        let (is_fresh, is_first) = (memory.take_is_fresh(), !memory.is_used);
+        let last_seen = memory.last_seen();
+        // Set this even if no block may be adopted. Otherwise `fail` would ask for one more try
+        // forever.
+        self.looks_for_returned = memory.adopts;
+        drop(memory);
+        let last_seen = last_seen.or_else(|| Some(earlier.ok().flatten()?.seen));
+        ReserveRequest {
+            last_seen,
+            key: self.issuer.key.clone(),
+            counted_by: Some(counted_by),
+            known,
+            is_fresh,
+            is_first,
+            want: match purpose {
+                PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
+                    Want::Refill(self.issuer.demand(self.queue.waited_for()))
+                }
+                PendingWork::Dedicated(group) => dedicated::want_of(group),
+                PendingWork::Group(group) => self.want_of(group),
+            },
+            adopt_from,
+            urgency: Arc::clone(self.urgency.insert(Arc::default())),
+            progress: Arc::new(self.progress_of(purpose)),
+        }
+    }
+
+    fn progress_of(&self, purpose: &PendingWork) -> ReservationProgress {
+        let key = &self.issuer.key;
+        let (sequence, period) = (key.sequence.as_str(), key.period.shown());
+        let call = self.call_of(purpose);
+        ReservationProgress::of(log::reservation(call, sequence, period))
+    }
+
+    /// Returns the call that has waited longest for this work. Returns no call if the work is ahead
+    /// of need.
+    pub(crate) fn call_of(&self, purpose: &PendingWork) -> Span {
+        let answer = match purpose {
+            PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
+                let waiter = self.queue.first().map(|waiter| &waiter.answer);
+                waiter.or(self.dedicated_queue.first().map(|caller| &caller.answer))
+            }
+            PendingWork::Dedicated(group) => group.first().map(|caller| &caller.answer),
+            PendingWork::Group(group) => group.first().map(|waiter| &waiter.answer),
+        };
+        answer.map_or_else(Span::none, |answer| answer.call.clone())
+    }
+
+    pub(crate) fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
+        if faults::is(Fault::FirstRefillError)
+            && !std::mem::replace(&mut self.issuer.memory.lock().failed_once, true)
+        {
+            if faults::is(Fault::FirstRefillInvents)
+                && let Ok(invented) = Block::new(1, 100, 1)
+            {
+                // The invented block stays in the cursor, and callers get its numbers.
+                let _room = self.issuer.cursor().map(|cursor| cursor.fill(invented, 0));
+            }
+            self.ended(Err(StoreError::Unavailable), context);
+            return;
+        }
+        let progress = Arc::clone(&request.progress);
+        let is_late = faults::is(Fault::StrictArrivesLate) && self.issuer.is_strict();
+        let outcome = self.shared.store.reserve(request);
+        let arrival = async move {
+            // If the store's runtime is gone, the program is ending.
+            let outcome = outcome.await.unwrap_or(Err(StoreError::Unavailable));
+            if is_late {
+                tokio::time::sleep(LATE).await;
+            }
+            outcome
+        };
+        context.spawn(
+            arrival
+                .into_actor(self)
+                .map(move |outcome, actor, context| {
+                    progress.call().in_scope(|| {
+                        let issuer = &actor.issuer;
+                        let slow = &actor.shared.slow_refills;
+                        slow.tell_of(&issuer.key, &issuer.store(), &progress, &outcome);
+                        actor.ended(outcome, context);
+                    });
+                }),
+        );
+    }
+
+    /// Handles the outcome of a reservation, good or bad.
+    fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
+        let purpose = self.in_flight.take();
+        self.urgency = None;
+        let loading = std::mem::take(&mut self.loading);
+        let is_changed = matches!(
+            outcome,
+            Err(StoreError::Changed(_) | StoreError::NotFound | StoreError::Elsewhere(_))
+        );
+        if is_changed || self.issuer.is_outdated() {
+            // The sequence needs another issuer by now, or is gone: callers look the name up again.
+            self.resume_waiting(purpose);
+            self.issuer.outdate();
+            let block = outcome.ok().filter(|block| !block.is_strict());
+            if let Some(reserved) = block.and_then(|block| self.issuer.publish(block)) {
+                let next_unissued = reserved.block.first();
+                let fate = BlockFate::Returned { next_unissued };
+                self.shared.store.write_journal(reserved.row(), fate);
+            }
+            if self.state == ActorState::Draining {
+                self.finish_draining(context);
+            } else {
+                self.give_way(context);
+            }
+            return;
+        }
+        if outcome.is_ok() {
+            self.issuer.memory.lock().is_used = true;
+        }
+        match (outcome, purpose) {
+            (Ok(block), Some(PendingWork::Group(group))) => self.serve_group(block, group),
+            (Err(error), Some(PendingWork::Group(group))) => self.fail_group(&error, group),
+            (Ok(block), Some(PendingWork::Dedicated(group))) if block.is_strict() => {
+                self.hand_over_strict(block, group);
+            }
+            (Ok(block), Some(PendingWork::Dedicated(group))) => self.hand_over(block, group),
+            (Ok(block), _) => self.refill(block),
+            (Err(error), Some(PendingWork::Dedicated(group))) => self.fail_dedicated(&error, group),
+            (Err(error), _) => {
+                if self.fail(&error) {
+                    if matches!(error, StoreError::Retired) {
+                        // Another replica retired the sequence, and the news has not arrived. The
+                        // numbers in memory must not be issued, either.
+                        let n_returned = self.give_back();
+                        self.count_advanced(n_returned);
+                    }
+                    let may_pass = matches!(
+                        error,
+                        StoreError::Unavailable | StoreError::Deadline | StoreError::WentBack
+                    );
+                    self.is_refused = !may_pass;
+                    if may_pass
+                        && self.state != ActorState::Draining
+                        && self.issuer.wants_prefetch()
+                    {
+                        self.try_again_later(context);
+                        if self.dedicated_queue.is_empty() {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+        for done in loading {
+            // A caller who waits no longer needs no answer.
+            let _gone = done.send(());
+        }
+        if self.state == ActorState::Draining {
+            self.finish_draining(context);
+            return;
+        }
+        self.advance(context);
+    }
+
+    /// Makes memory obey the last change that is known. Returns true if nothing may be issued any
+    /// more.
+    pub(crate) fn enforce(&mut self) -> bool {
+        if self.issuer.memory.lock().is_retired {
+            self.is_refused = true;
+            self.close_snowflake();
+            // A restored sequence goes on above these numbers.
+            let n_returned = self.give_back();
+            self.count_advanced(n_returned);
+            let told = SequenceError::Retired {
+                name: self.issuer.key.sequence.clone(),
+            };
+            self.refuse_all(&told);
+            if self.issuer.snowflake().is_some() {
+                // No reservation is made for these callers, so no failure of one would answer them.
+                self.refuse_dedicated(&told);
+            }
+            return true;
+        }
+        if self.issuer.is_outdated() {
+            // Nothing of the sequence as it was is issued after the change is answered.
+            self.close_snowflake();
+            self.give_back();
+            return true;
+        }
+        if self.issuer.take_must_reload() && !faults::is(Fault::FloorUnheld) {
+            self.give_back();
+        }
+        let n_cut = self.issuer.clip();
+        self.count_advanced(n_cut);
+        false
+    }
+
+    pub(crate) fn count_advanced(&self, n_cut: u64) {
+        self.shared
+            .metrics
+            .abandoned(AbandonedCause::Advanced)
+            .increment(n_cut);
+    }
+
+    /// Counts numbers that were taken out for a caller who had gone.
+    pub(crate) fn count_gone(&self, count: u64) {
+        let gone = self.shared.metrics.abandoned(AbandonedCause::CallerGone);
+        gone.increment(count);
+    }
+
+    /// Tells all who wait for a load that it has ended.
+    pub(crate) fn tell_loading(&mut self) {
+        for done in self.loading.drain(..) {
+            // A caller who waits no longer needs no answer.
+            let _gone = done.send(());
+        }
+    }
+
+    pub(crate) fn settle(&self) {
+        for row in self.issuer.settle() {
+            self.shared.store.write_journal(row, BlockFate::Spent);
+        }
+    }
+
+    /// Puts callers back to the front of their queue.
+    fn resume_waiting(&mut self, purpose: Option<PendingWork>) {
+        match purpose {
+            Some(PendingWork::Group(group)) => self.queue.put_back(group),
+            Some(PendingWork::Dedicated(group)) => self.dedicated_queue.put_back(group),
+            Some(PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal) | None => {}
+        }
+    }
+
+    pub(crate) fn refuse_all(&mut self, told: &SequenceError) {
+        for waiter in self.queue.take_all() {
+            // A caller who gave up needs no answer.
+            let _gone = waiter.answer.send(Err(told.clone()));
+        }
+    }
+
+    pub(crate) fn refuse_dedicated(&mut self, told: &SequenceError) {
+        for caller in self.dedicated_queue.take_all() {
+            // A caller who gave up needs no answer.
+            let _gone = caller.answer.send(Err(told.clone()));
+        }
+    }
+
+    /// Returns what a caller reads about a failure of the store. The numbers left include the
+    /// numbers in memory.
+    pub(crate) fn caller_error(&self, error: &StoreError) -> SequenceError {
+        let mut error = error.clone();
+        if let StoreError::Exhausted { left } = &mut error {
+            *left = left.saturating_add(self.issuer.remaining());
+        }
+        SequenceError::of_counter(&self.issuer.key, error)
+    }
+
+    pub(crate) fn reset_backoff(&mut self) {
+        self.backoff = BACKOFF_MIN;
+    }
+
+    /// Tries a failed prefetch again later. No caller waits for it, so the actor does this by
+    /// itself.
+    pub(crate) fn try_again_later(&mut self, context: &mut Context<Self>) {
+        self.become_idle();
+        if self.retry.is_some() {
+            return;
+        }
+        let bound = self.backoff.max(self.issuer.time_limit());
+        let pause = bound.mul_f64(rand::random::<f64>());
+        self.backoff = (self.backoff * 2).min(self.shared.settings.backoff_max);
+        self.retry = Some(context.run_later(pause, |actor, context| {
+            actor.retry = None;
+            actor.advance(context);
+        }));
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_none()
+            && self.queue.is_empty()
+            && self.dedicated_queue.is_empty()
+            && self.state != ActorState::Draining
+    }
+
+    /// Returns whether this caller gets nothing from this actor.
+    pub(crate) fn refuses(&self, answer: &ReplySender) -> bool {
+        self.state == ActorState::Draining || answer.is_closed()
+    }
+
+    /// Refuses a caller because this replica is draining. If only the name is unloading, the caller
+    /// gets no answer and looks the name up again.
+    pub(crate) fn refuse(&self, answer: ReplySender) {
+        if !self.is_unloading {
+            let _gone = answer.send(Err(SequenceError::Draining));
+        }
+    }
+
+    pub(crate) fn finish_draining(&mut self, context: &mut Context<Self>) {
+        self.refuse_all(&SequenceError::Draining);
+        self.refuse_dedicated(&SequenceError::Draining);
+        let n_returned = self.give_back();
+        self.close_snowflake();
+        let returning = self.returned();
+        *self.issuer.actor.lock() = ActorLink::Gone;
+        let answers = std::mem::take(&mut self.draining);
+        let tell = move || {
+            for answer in answers {
+                // The drain has a deadline, so it may have stopped listening.
+                let _gone = answer.send(n_returned);
+            }
+        };
+        let Some(returning) = returning else {
+            tell();
+            context.stop();
+            return;
+        };
+        context.spawn(
+            returning
+                .into_actor(self)
+                .map(move |_done, _actor, context| {
+                    tell();
+                    context.stop();
+                }),
+        );
+    }
+
+    /// Closes the cursor and returns the numbers that were not issued. The result is how many they
+    /// are.
+    pub(crate) fn give_back(&self) -> u64 {
+        let mut n_returned: u64 = 0;
+        for (row, next_unissued) in self.issuer.clear() {
+            let fate = match next_unissued {
+                Some(_) if faults::is(Fault::NoReturn) => continue,
+                Some(next_unissued) => {
+                    n_returned = n_returned.saturating_add(row.block.count_from(next_unissued));
+                    BlockFate::Returned { next_unissued }
+                }
+                None => BlockFate::Spent,
+            };
+            self.shared.store.write_journal(row, fate);
+        }
+        n_returned
+    }
+}

@@ -1,0 +1,323 @@
+//! Holds the names in memory: those in use with their issuers, and those that are parked.
+//!
+//! A name is in one of the two maps. It goes from one to the other under the lock of the parked
+//! names, so each number of it is in one place. A caller for a number finds a name in use without
+//! any lock.
+
+use std::{
+    collections::HashMap,
+    hash::RandomState,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use odometer_core::name::SequenceName;
+use papaya::{HashMapRef, LocalGuard};
+use parking_lot::Mutex;
+
+use crate::{
+    issuer::memory::{ActorLink, Issuer},
+    issuer::ownership::Ownership,
+    issuer::parked_name::ParkedName,
+    issuer::state::IssuerState,
+};
+
+/// The names in use, held still for one call.
+pub(crate) type PinnedNames<'a> =
+    HashMapRef<'a, SequenceName, Arc<Issuer>, RandomState, LocalGuard<'a>>;
+
+/// The names in memory.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// The issuer under each name. If the sequence counts in periods, this issuer leads to theirs.
+    in_use: papaya::HashMap<SequenceName, Arc<Issuer>>,
+    parked: Mutex<HashMap<SequenceName, Box<ParkedName>>>,
+}
+
+impl Names {
+    /// Holds the names in use still.
+    #[inline]
+    pub(crate) fn pin(&self) -> PinnedNames<'_> {
+        self.in_use.pin()
+    }
+
+    /// Returns what a name leads to. A parked name is in use from now on.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Issuer>> {
+        if let Some(issuer) = self.in_use.pin().get(name) {
+            return Some(Arc::clone(issuer));
+        }
+        self.wake(&mut self.parked.lock(), name)
+    }
+
+    /// Returns what a name leads to, for a reader. A parked name stays parked: its reader gets an
+    /// issuer of its own, from which no number may be taken.
+    pub(crate) fn look(&self, name: &SequenceName) -> Option<Arc<Issuer>> {
+        let in_use = || self.in_use.pin().get(name).cloned();
+        in_use()
+            .or_else(|| self.look_at_parked(name))
+            // The name may have come into use meanwhile.
+            .or_else(in_use)
+    }
+
+    /// Returns an issuer of a parked name, for a reader.
+    pub(crate) fn look_at_parked(&self, name: &SequenceName) -> Option<Arc<Issuer>> {
+        let parked = self.parked.lock();
+        Some(parked.get(name)?.issuer(name.clone()))
+    }
+
+    fn wake(
+        &self,
+        parked: &mut HashMap<SequenceName, Box<ParkedName>>,
+        name: &str,
+    ) -> Option<Arc<Issuer>> {
+        let in_use = self.in_use.pin();
+        let Some((name, left)) = parked.remove_entry(name) else {
+            return in_use.get(name).cloned();
+        };
+        let issuer = left.issuer(name.clone());
+        in_use.insert(name, Arc::clone(&issuer));
+        Some(issuer)
+    }
+
+    /// Brings an issuer in under its name, which is not in memory.
+    pub(crate) fn admit(&self, issuer: Issuer) -> Arc<Issuer> {
+        let issuer = Arc::new(issuer);
+        let name = issuer.key.sequence.clone();
+        self.in_use.pin().insert(name, Arc::clone(&issuer));
+        issuer
+    }
+
+    /// Parks the name of an issuer on behalf of its owner, if `may_park`. Callers that hold the
+    /// issuer then look the name up again. Returns false, and leaves the numbers in the issuer, if
+    /// the name cannot be parked now.
+    pub(crate) fn park(&self, issuer: &Ownership, may_park: impl FnOnce() -> bool) -> bool {
+        let mut parked = self.parked.lock();
+        let in_use = self.in_use.pin();
+        let name = &issuer.key.sequence;
+        let is_there = in_use
+            .get(name)
+            .is_some_and(|found| Arc::ptr_eq(found, issuer.issuer()));
+        if !is_there || !may_park() {
+            return false;
+        }
+        // A command that comes from here on finds that the name is parked. If an actor was started
+        // before, that actor is the owner.
+        let mut link = issuer.actor.lock();
+        let Some(left) = issuer.park() else {
+            return false;
+        };
+        *link = ActorLink::Parked;
+        parked.insert(name.clone(), Box::new(left));
+        in_use.remove(name);
+        true
+    }
+
+    /// Removes an issuer, if its name still leads to it.
+    pub(crate) fn remove(&self, issuer: &Issuer) -> bool {
+        let is_this =
+            |_: &SequenceName, found: &Arc<Issuer>| std::ptr::eq(&raw const **found, issuer);
+        let in_use = self.in_use.pin();
+        let removed = in_use.remove_if(&issuer.key.sequence, is_this);
+        matches!(removed, Ok(Some(_)))
+    }
+
+    /// Returns the issuers of the names in use.
+    pub(crate) fn in_use(&self) -> Vec<Arc<Issuer>> {
+        self.in_use.pin().values().cloned().collect()
+    }
+
+    /// Returns the names that are parked, and were not used for `idle`.
+    pub(crate) fn parked_for(&self, idle: Duration) -> Vec<SequenceName> {
+        let now = Instant::now();
+        let parked = self.parked.lock();
+        let rested = parked.iter().filter(|(_, left)| left.idle_for(now) >= idle);
+        rested.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns all names, in no order.
+    pub(crate) fn all(&self) -> Vec<SequenceName> {
+        let mut names = self.parked_for(Duration::ZERO);
+        names.extend(self.in_use.pin().keys().cloned());
+        names
+    }
+
+    /// Returns whether numbers of a parked name are in memory.
+    pub(crate) fn has_parked_numbers(&self) -> bool {
+        self.parked.lock().values().any(|left| left.has_numbers())
+    }
+
+    /// Changes the state of every name, of `issuers` too, while no name is parked. Returns the
+    /// issuers whose state `change` returned true for. Parked ones of them are in use from now on.
+    pub(crate) fn change_all(
+        &self,
+        issuers: impl FnOnce() -> Vec<Arc<Issuer>>,
+        mut change: impl FnMut(&mut IssuerState) -> bool,
+    ) -> Vec<Arc<Issuer>> {
+        let mut parked = self.parked.lock();
+        let mut chosen = issuers();
+        chosen.retain(|issuer| change(&mut issuer.memory.lock()));
+        let mut names = Vec::new();
+        for (name, left) in parked.iter_mut() {
+            if left.change(&mut change) {
+                names.push(name.clone());
+            }
+        }
+        let woken = names
+            .iter()
+            .filter_map(|name| self.wake(&mut parked, name.as_str()));
+        chosen.extend(woken);
+        chosen
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        sync::{
+            Barrier,
+            atomic::{AtomicU64, Ordering::Relaxed},
+        },
+    };
+
+    use odometer_core::{block::Block, period::CounterKey};
+    use odometer_process::metrics::Metrics;
+    use odometer_store::{Source, Unpublished};
+
+    use super::*;
+
+    const N_NUMBERS: u64 = 20_000;
+
+    fn name() -> SequenceName {
+        SequenceName::parse("orders").unwrap()
+    }
+
+    /// Names with one issuer, which has the numbers from 1 to [`N_NUMBERS`].
+    fn names() -> Names {
+        let names = Names::default();
+        let key = CounterKey::whole(name());
+        let issuer = names.admit(Issuer::for_tests(key.clone()));
+        let block = Block::new(1, N_NUMBERS, 1).unwrap();
+        let block = Unpublished::for_tests(key, block, Arc::new(Metrics::new()));
+        let owner = owner(&issuer);
+        owner.add_block(&owner.publish(block).unwrap());
+        owner.refill_cursor();
+        names
+    }
+
+    fn owner(issuer: &Arc<Issuer>) -> Ownership {
+        Ownership::take_over(issuer, issuer.terms.current()).unwrap()
+    }
+
+    fn park(names: &Names) -> bool {
+        let issuer = names.find("orders").unwrap();
+        names.park(&owner(&issuer), || true)
+    }
+
+    fn take(names: &Names) -> Option<i64> {
+        let issuer = names.find("orders")?;
+        Some(issuer.cursor()?.take()?.value)
+    }
+
+    #[test]
+    fn a_parked_name_goes_on_where_it_was() {
+        let names = names();
+        assert_eq!(take(&names), Some(1));
+        let earlier = names.find("orders").unwrap();
+        assert!(park(&names));
+        // The former issuer gives no number and takes no command.
+        assert!(earlier.cursor().unwrap().take().is_none());
+        assert!(matches!(&*earlier.actor.lock(), ActorLink::Parked));
+        assert!(!names.park(&owner(&earlier), || true));
+        // A reader does not wake the name.
+        let read = names.look(&name()).unwrap();
+        assert_eq!(read.remaining(), N_NUMBERS - 1);
+        assert_eq!(names.in_use().len(), 0);
+        assert!(names.has_parked_numbers());
+        assert_eq!(names.all(), [name()]);
+        assert_eq!(take(&names), Some(2));
+        assert_eq!(names.in_use().len(), 1);
+        assert_eq!(names.all(), [name()]);
+        let woken = names.find("orders").unwrap();
+        let rows = owner(&woken).clear();
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].0.block.first(), rows[0].1), (1, Some(3)));
+    }
+
+    #[test]
+    fn each_number_is_taken_once_while_the_name_is_parked_again_and_again() {
+        let names = names();
+        let (start, n_taken, n_parked) = (Barrier::new(5), AtomicU64::new(0), AtomicU64::new(0));
+        // Takers that are too fast wait for the next time that the name is parked.
+        let is_fast = || n_taken.load(Relaxed) > (n_parked.load(Relaxed) + 1) * 500;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let is_left = || n_taken.load(Relaxed) < N_NUMBERS && Instant::now() < deadline;
+        let taken: Vec<_> = std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut taken = Vec::new();
+                        start.wait();
+                        while is_left() {
+                            if is_fast() {
+                                std::thread::yield_now();
+                                continue;
+                            }
+                            let number = take(&names);
+                            n_taken.fetch_add(u64::from(number.is_some()), Relaxed);
+                            taken.extend(number);
+                        }
+                        taken
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                start.wait();
+                while is_left() {
+                    n_parked.fetch_add(u64::from(park(&names)), Relaxed);
+                }
+            });
+            let taken = takers.into_iter().map(|taker| taker.join().unwrap());
+            taken.collect()
+        });
+        let all: Vec<i64> = taken.into_iter().flatten().collect();
+        let different: BTreeSet<i64> = all.iter().copied().collect();
+        assert_eq!(all.len(), different.len(), "a number was taken twice");
+        assert_eq!(all.len() as u64, N_NUMBERS, "a number was lost");
+        let n_parked = n_parked.into_inner();
+        assert!(n_parked >= 30, "the name was parked {n_parked} times");
+    }
+
+    #[test]
+    fn a_former_owner_parks_nothing() {
+        let names = names();
+        let issuer = names.find("orders").unwrap();
+        let former = owner(&issuer);
+        let _present = owner(&issuer);
+        assert!(!names.park(&former, || true));
+        assert!(!names.park(&owner(&issuer), || false));
+        assert_eq!(take(&names), Some(1));
+    }
+
+    #[test]
+    fn a_recovery_reaches_parked_names() {
+        let names = names();
+        assert!(park(&names));
+        let distrust = |source: Source| {
+            let of_store = |_: &str| true;
+            names.change_all(Vec::new, |state| state.distrust(source, of_store))
+        };
+        let other = Source {
+            database: 7,
+            ..Source::default()
+        };
+        assert!(distrust(other).is_empty());
+        assert_eq!(names.in_use().len(), 0);
+        // The name holds a block of this database, so its issuer must give the block back.
+        let holders = distrust(Source::default());
+        assert_eq!(holders.len(), 1);
+        assert!(holders[0].take_must_reload());
+        assert!(!holders[0].memory.lock().known.as_ref().unwrap().trusted);
+    }
+}

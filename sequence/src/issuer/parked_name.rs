@@ -1,0 +1,154 @@
+//! Keeps a name that is not used: its counter and its blocks, in a fifth of the memory of an
+//! issuer.
+//!
+//! Most names of a replica are used rarely. An issuer has a cursor, locks and atomic words for
+//! callers on all threads. A parked name has no callers, so it needs none of these.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use odometer_core::{block::Block, name::SequenceName, period::CounterKey, sizing::Rates};
+use odometer_store::Resolved;
+
+use crate::{
+    issuer::memory::Issuer,
+    issuer::ownership::Ownership,
+    issuer::state::{IssuerState, LastRefill, OpenBlock},
+};
+
+/// The counter of a name that is not used, with its blocks.
+pub(crate) struct ParkedName {
+    known: Resolved,
+    /// The blocks whose fate is open, in the order in which they were reserved.
+    blocks: Box<[ParkedBlock]>,
+    floor: i64,
+    life_version: i64,
+    reload_version: i64,
+    floor_version: i64,
+    issued_below: i64,
+    rates: Rates,
+    sampled_at: Instant,
+    used_at: Instant,
+    last_refill: Option<LastRefill>,
+    is_used: bool,
+    has_rate: bool,
+    is_retired: bool,
+    must_reload: bool,
+    adopts: bool,
+}
+
+/// A block whose numbers from `next_unissued` on are in memory.
+pub(crate) struct ParkedBlock {
+    pub(crate) open: OpenBlock,
+    /// The end of the block if none of its numbers is in memory.
+    pub(crate) next_unissued: i64,
+}
+
+impl ParkedBlock {
+    /// Returns the numbers in memory.
+    fn rest(&self) -> Option<Block> {
+        let block = self.open.block;
+        let n_left = block.count_from(self.next_unissued);
+        block.split_front(block.count().saturating_sub(n_left)).1
+    }
+}
+
+impl ParkedName {
+    /// Keeps the counter of `state`, which has no numbers any more, with these blocks.
+    pub(crate) fn new(known: Resolved, state: &IssuerState, blocks: Vec<ParkedBlock>) -> Self {
+        Self {
+            known,
+            blocks: blocks.into_boxed_slice(),
+            floor: state.floor,
+            life_version: state.life_version,
+            reload_version: state.reload_version,
+            floor_version: state.floor_version,
+            issued_below: state.issued_below,
+            rates: state.rates,
+            sampled_at: state.sampled_at,
+            used_at: state.used_at,
+            last_refill: state.last_refill,
+            is_used: state.is_used,
+            has_rate: state.has_rate,
+            is_retired: state.is_retired,
+            must_reload: state.must_reload,
+            adopts: state.adopts,
+        }
+    }
+
+    /// Makes an issuer that goes on where the name was parked. No change in the store is missing in
+    /// it: a change wakes the name.
+    pub(crate) fn issuer(&self, name: SequenceName) -> Arc<Issuer> {
+        let issuer = Arc::new(Issuer::resume(CounterKey::whole(name), self.state()));
+        if let Some(owner) = Ownership::take_over(&issuer, issuer.terms.current()) {
+            owner.refill_cursor();
+        }
+        issuer
+    }
+
+    /// Returns the state of an issuer that goes on now.
+    fn state(&self) -> IssuerState {
+        let definition = Arc::clone(&self.known.definition);
+        let mut state = IssuerState {
+            known: Some(self.known.clone()),
+            held: self.blocks.iter().map(|block| block.open).collect(),
+            spare: self.blocks.iter().filter_map(ParkedBlock::rest).collect(),
+            floor: self.floor,
+            life_version: self.life_version,
+            reload_version: self.reload_version,
+            floor_version: self.floor_version,
+            issued_below: self.issued_below,
+            rates: self.rates,
+            used_at: self.used_at,
+            last_refill: self.last_refill,
+            is_used: self.is_used,
+            has_rate: self.has_rate,
+            is_retired: self.is_retired,
+            must_reload: self.must_reload,
+            adopts: self.adopts,
+            ..IssuerState::new(definition)
+        };
+        // No number was issued while the name was parked.
+        let parked_for = state.sampled_at.saturating_duration_since(self.sampled_at);
+        state.rates.sample(0, parked_for.as_secs_f64());
+        state
+    }
+
+    /// Changes the state. Returns what `change` returns.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut IssuerState) -> bool) -> bool {
+        let mut state = self.state();
+        let answer = change(&mut state);
+        let blocks = std::mem::take(&mut self.blocks).into_vec();
+        *self = Self::new(
+            state.known.take().unwrap_or(self.known.clone()),
+            &state,
+            blocks,
+        );
+        answer
+    }
+
+    /// Returns for how long the name was not used.
+    pub(crate) fn idle_for(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.used_at)
+    }
+
+    /// Returns whether numbers of the name are in memory.
+    pub(crate) fn has_numbers(&self) -> bool {
+        self.blocks.iter().any(|block| block.rest().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parked_name_is_small() {
+        // With the name itself and its place in the map, this is less than 400 bytes.
+        let n_bytes = size_of::<ParkedName>() + size_of::<ParkedBlock>();
+        assert!(n_bytes <= 280, "{n_bytes}");
+        assert!(n_bytes * 3 < size_of::<Issuer>() + size_of::<OpenBlock>());
+    }
+}
