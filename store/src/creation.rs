@@ -105,8 +105,10 @@ impl Database {
     /// `TooMany`, `WentBack`, or why the database did not answer.
     pub(crate) async fn create(&self, new: &NewName) -> Result<Creation, StoreError> {
         let mut retry = self.retry();
+        let mut is_admitted = false;
         loop {
-            let error = match self.try_to_create(new, retry.until).await {
+            let trying = self.try_to_create(new, &mut is_admitted, retry.until);
+            let error = match trying.await {
                 Ok(creation) => return Ok(creation),
                 Err(error) => error,
             };
@@ -115,16 +117,20 @@ impl Database {
         }
     }
 
-    async fn try_to_create(&self, new: &NewName, until: Instant) -> Attempted<Creation> {
+    /// Counts the name against its limit once: a later attempt may count what this call created.
+    async fn try_to_create(
+        &self,
+        new: &NewName,
+        is_admitted: &mut bool,
+        until: Instant,
+    ) -> Attempted<Creation> {
         if self.health() != Health::Up {
             return Err(StoreError::Unavailable.into());
         }
         let guard = self.heartbeat.guard()?;
-        if matches!(new.row, NewRow::Claim { .. }) {
-            self.admit(&self.n_claims, until, catalog::count_claims)
-                .await?;
-        } else {
-            self.admit_one_more(until).await?;
+        if !*is_admitted {
+            self.admit_name(new, until).await?;
+            *is_admitted = true;
         }
         let creating = self.create_once(new.clone(), guard.clone(), until);
         Ok(self.check_created(&new.name, &guard, creating.await?)?)
@@ -169,6 +175,16 @@ impl Database {
         match creating.await {
             Err(StatementFailure::NotCommitted(Cause::Duplicate)) => Ok(Creation::Exists),
             created => created,
+        }
+    }
+
+    async fn admit_name(&self, new: &NewName, until: Instant) -> Attempted<()> {
+        match new.row {
+            NewRow::Claim { .. } => {
+                let counted = catalog::count_claims;
+                self.admit(&self.n_claims, until, counted).await
+            }
+            NewRow::Sequence { .. } | NewRow::Copy { .. } => self.admit_one_more(until).await,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{
     journal::recent,
     outcome::{BLOCKS_SHOWN, JournalBlock, Page, SequenceSummary},
     repeat::Repeat,
-    rows::catalog,
+    rows::catalog::{self, CatalogEntry},
     striped::agreement::MemberEntry,
     suggestions,
 };
@@ -74,13 +74,22 @@ impl Database {
 
     /// Reads the row of a sequence and the row of one of its counters. A period has no counter
     /// before its first use.
-    pub(crate) async fn entry_of(&self, key: &CounterKey) -> Result<MemberEntry, StoreError> {
+    pub(crate) async fn entry_of(&self, key: &CounterKey) -> Result<CatalogEntry, StoreError> {
         let read = self.several_times(&key.sequence, |database| {
             let CounterKey { sequence, period } = key.clone();
             async move { catalog::read(&database, sequence.as_str(), &period).await }
         });
         let entry = read.await?.ok_or(StoreError::NotFound)?;
         entry.check_here()?;
+        Ok(entry)
+    }
+
+    /// Does what [`Self::entry_of`] does, and reads the definition.
+    pub(crate) async fn member_entry_of(
+        &self,
+        key: &CounterKey,
+    ) -> Result<MemberEntry, StoreError> {
+        let entry = self.entry_of(key).await?;
         Ok(MemberEntry {
             k: usize::from(self.identity.source.database),
             definition: Arc::new(self.definition_of(&entry)?),
@@ -90,10 +99,7 @@ impl Database {
     }
 
     /// Reads the definition of a sequence that lives in this database.
-    pub(crate) fn definition_of(
-        &self,
-        entry: &catalog::CatalogEntry,
-    ) -> Result<Definition, StoreError> {
+    pub(crate) fn definition_of(&self, entry: &CatalogEntry) -> Result<Definition, StoreError> {
         catalog::read_definition(&entry.definition, &self.identity.label.store)
             .map_err(|error| StoreError::Broken(error.to_string()))
     }

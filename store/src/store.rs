@@ -216,12 +216,12 @@ impl Store {
         select_all(all).await;
     }
 
-    /// Returns what starts work that must not stop half-way.
     /// Returns the deadline of a call that begins now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.bounds.deadline
     }
 
+    /// Returns what starts work that must not stop half-way.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }

@@ -89,7 +89,8 @@ fn day_of_year(period: &str) -> Option<String> {
 /// Returns the month and the day for a day of the year, such as `1120`; `None` if the year has no
 /// such day.
 pub(crate) fn month_and_day(year: &str, day_of_year: &str) -> Option<String> {
-    let first = Date::new(year.parse().ok()?, 1, 1).ok()?;
+    let year: u16 = year.parse().ok()?;
+    let first = Date::new(i16::try_from(year).ok()?, 1, 1).ok()?;
     let day = first.with().day_of_year(day_of_year.parse().ok()?);
     let day = day.build().ok()?;
     Some(format!("{:02}{:02}", day.month(), day.day()))

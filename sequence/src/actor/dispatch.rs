@@ -21,6 +21,8 @@ impl Shared {
     /// If the issuer has left memory or was parked, the command is dropped together with its channel
     /// for the answer. The sender then finds the channel closed.
     pub(crate) fn tell(self: &Arc<Self>, issuer: &Arc<Issuer>, command: Command) {
+        let sequence = issuer.key.sequence.as_str();
+        tracing::trace!(target: TARGET, sequence, "a command is sent to the actor");
         let mut link = issuer.actor.lock();
         match &*link {
             ActorLink::Parked | ActorLink::Gone => {}
@@ -28,11 +30,7 @@ impl Shared {
             ActorLink::Live(_) | ActorLink::Idle => {
                 if matches!(&*link, ActorLink::Live(_)) {
                     self.metrics.actor_restarts.increment(1);
-                    tracing::error!(
-                        target: TARGET,
-                        sequence = issuer.key.sequence.as_str(),
-                        "an actor died and is started anew"
-                    );
+                    tracing::error!(target: TARGET, sequence, "an actor died and is started anew");
                 }
                 let Some(ownership) = Ownership::take_over(issuer, issuer.terms.current()) else {
                     // Another actor became the owner first. A sender that waits for an answer asks

@@ -67,7 +67,8 @@ impl SequenceActor {
         } else {
             self.queue.push(Waiter { count, answer });
         }
-        self.advance_for_caller(context);
+        self.hurry();
+        self.advance(context);
     }
 
     fn take_batch(&self, count: u64, contiguous: bool) -> Option<TakenBatch> {
@@ -85,7 +86,8 @@ impl SequenceActor {
         }
         self.dedicated_queue
             .push(DedicatedRequest::new(size, true, answer));
-        self.advance_for_caller(context);
+        self.hurry();
+        self.advance(context);
     }
 
     fn refill_ahead(&mut self, context: &mut Context<Self>) {

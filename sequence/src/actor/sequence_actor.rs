@@ -215,13 +215,12 @@ impl SequenceActor {
         !self.loading.is_empty() && self.issuer.remaining() == 0
     }
 
-    /// Does what `advance` does. If callers wait, also makes the work under way urgent.
-    pub(crate) fn advance_for_caller(&mut self, context: &mut Context<Self>) {
+    /// Makes the work under way urgent, if callers wait.
+    pub(crate) fn hurry(&self) {
         let waits = !(self.queue.is_empty() && self.dedicated_queue.is_empty());
         if let (true, Some(urgency)) = (waits, &self.urgency) {
             urgency.notify_one();
         }
-        self.advance(context);
     }
 
     pub(crate) fn become_idle(&mut self) {

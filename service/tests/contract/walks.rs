@@ -20,6 +20,8 @@ use crate::support::{Backend, Client, Program, TestDatabase, run};
 
 /// The log target of each statement that is sent.
 const STATEMENTS: &str = "odometer::database::statement";
+/// The log target of the commands to actors.
+const COMMANDS: &str = "odometer::sequence::shared";
 /// The log target of the spans of calls.
 const CALLS: &str = "odometer::always";
 /// The header whose value names the span of a call.
@@ -36,7 +38,7 @@ const WALKS: [(&str, Method, &str, &str, &str); 3] = [
     (
         "a refill",
         Method::POST,
-        "orders/next?count=10000",
+        "orders/next?count=50",
         "",
         "store/src/reservation/",
     ),
@@ -241,7 +243,7 @@ async fn seen_of(client: &Client, name: &str, method: &Method, path: &str, body:
 
 impl Subscriber for &'static Recorder {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        [STATEMENTS, CALLS].contains(&metadata.target())
+        [STATEMENTS, COMMANDS, CALLS].contains(&metadata.target())
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
@@ -264,10 +266,9 @@ impl Subscriber for &'static Recorder {
     }
 
     fn event(&self, event: &Event<'_>) {
-        if event.metadata().target() == STATEMENTS
-            && let Some(id) = self.registry.current_span().id()
-        {
-            self.note(id, true);
+        let is_statement = event.metadata().target() == STATEMENTS;
+        if let Some(id) = self.registry.current_span().id() {
+            self.note(id, is_statement);
         }
     }
 
@@ -320,10 +321,11 @@ async fn walks_of(n_databases: usize) -> Vec<Vec<Stack>> {
     let options = Program::options().env("ODOMETER_STORES__DEFAULT__DATABASES", urls.join(","));
     let program = options.start_ready().await;
     let client = program.client();
-    client.define("orders", &json!({})).await;
+    let small = json!({"block": {"min": 10, "max": 10}});
+    client.define("orders", &small).await;
     // Each database has been asked once, so its counter is known.
     for _ in 0..n_databases {
-        let more = "/v1/sequences/orders/next?count=10000";
+        let more = "/v1/sequences/orders/next?count=50";
         client.post(more).await.expect("a reply");
     }
     // The first lease of a process reads once what it knows from then on.

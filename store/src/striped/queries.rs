@@ -19,7 +19,8 @@ use super::{
 };
 use crate::{
     JournalBlock, NumberTrace, Page, SeenCounter, SequenceSummary, database::Database,
-    error::StoreError, journal::recent, outcome::BLOCKS_SHOWN, store::Store,
+    error::StoreError, journal::recent, outcome::BLOCKS_SHOWN, rows::catalog::CatalogEntry,
+    store::Store,
 };
 
 impl Store {
@@ -142,11 +143,17 @@ impl Store {
 
     /// Returns the counter's floor. Returns `None` if its period is removed.
     pub(crate) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
-        let (_newest, alike) = self.look(key).await?;
-        if is_removed(&alike, &key.period) {
+        let entries = if let Some(only) = self.only() {
+            // The floor holds even if a newer version wrote a definition that this one cannot read.
+            vec![only.entry_of(key).await?]
+        } else {
+            let (_newest, alike) = self.look(key).await?;
+            alike.into_iter().map(|found| found.entry).collect()
+        };
+        if entries.iter().any(|entry| entry.has_removed(&key.period)) {
             return Ok(None);
         }
-        let floors = alike.iter().filter_map(|found| found.entry.counter());
+        let floors = entries.iter().filter_map(CatalogEntry::counter);
         let highest = floors.map(|counter| counter.floor).max();
         Ok(Some(highest.unwrap_or(i64::MIN)))
     }
@@ -154,7 +161,7 @@ impl Store {
     /// Returns the newest entry of a name, and all entries of the same sequence.
     async fn look(&self, key: &CounterKey) -> Result<(MemberEntry, Vec<MemberEntry>), StoreError> {
         if let Some(only) = self.only() {
-            let found = only.entry_of(key).await?;
+            let found = only.member_entry_of(key).await?;
             return Ok((found.clone(), vec![found]));
         }
         let until = self.deadline();

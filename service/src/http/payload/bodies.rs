@@ -68,7 +68,7 @@ pub(crate) struct NumberRange {
 
 /// A number as it was printed.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct ParseRequest {
     #[schema(value_type = IdInput)]
     pub(crate) id: Value,
@@ -76,7 +76,7 @@ pub(crate) struct ParseRequest {
 
 /// What to raise the floor of a sequence to.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct AdvanceRequest {
     /// Nothing below this number is issued any more.
     #[schema(value_type = NumberInput, example = "5001")]
@@ -92,7 +92,7 @@ pub(crate) struct AdvanceRequest {
 
 /// Which worker id to lease, and for how long.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct WorkerLeaseRequest {
     /// The pool that the id is from. Programs whose ids may meet name the same pool.
     #[schema(value_type = SequenceName, example = "billing")]
@@ -115,7 +115,7 @@ pub(crate) struct WorkerLeaseRequest {
 
 /// For how long a lease is renewed.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct WorkerRenewalRequest {
     /// How long the lease lasts from now on, in milliseconds. Without it, as long as before.
     #[schema(
@@ -130,7 +130,7 @@ pub(crate) struct WorkerRenewalRequest {
 
 /// What of a lease was not used.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct WorkerReturnRequest {
     /// You made no id with this time or a later one, so the next holder may begin there. Without
     /// it, the worker id rests until `until_ms`.
