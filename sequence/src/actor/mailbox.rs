@@ -126,7 +126,10 @@ impl SequenceActor {
         if may_park {
             self.settle();
             if !self.shared.park(&self.issuer) {
-                *self.issuer.actor.lock() = ActorLink::Idle;
+                let mut link = self.issuer.actor.lock();
+                if self.issuer.is_current() {
+                    *link = ActorLink::Idle;
+                }
             }
             context.stop();
         }

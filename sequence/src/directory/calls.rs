@@ -347,14 +347,9 @@ impl Directory {
         let until = Instant::now() + time_limit;
         self.begin_drain();
         self.shared.is_drained.store(true, Ordering::Release);
-        // A name that is woken meanwhile is found in use, and no name is parked any more.
-        let parked = self.shared.names.parked_for(Duration::ZERO);
-        let in_use = self.shared.all_issuers();
-        let woken = |name: SequenceName| self.shared.names.find(name.as_str());
-        let issuers = in_use
-            .into_iter()
-            .chain(parked.into_iter().filter_map(woken));
-        let returned = stream::iter(issuers)
+        // No name is parked any more.
+        self.shared.names.wake_all();
+        let returned = stream::iter(self.shared.all_issuers())
             .map(|issuer| self.drain_one(issuer))
             .buffer_unordered(DRAINED_AT_ONCE)
             .fold(0_u64, |sum, n_numbers| async move {

@@ -1,11 +1,10 @@
 //! Holds the names in memory: those in use with their issuers, and those that are parked.
 //!
-//! A name is in one of the two maps. It goes from one to the other under the lock of the parked
-//! names, so each number of it is in one place. A caller for a number finds a name in use without
-//! any lock.
+//! A name goes from one map to the other under one lock, so each number of it is in one place. It
+//! is put into its new map before it leaves its old one. So a reader, who takes no lock, finds it in
+//! one of the two or in both. A caller for a number finds a name in use without any lock, too.
 
 use std::{
-    collections::HashMap,
     hash::RandomState,
     sync::Arc,
     time::{Duration, Instant},
@@ -31,7 +30,9 @@ pub(crate) type PinnedNames<'a> =
 pub(crate) struct Names {
     /// The issuer under each name. If the sequence counts in periods, this issuer leads to theirs.
     in_use: papaya::HashMap<SequenceName, Arc<Issuer>>,
-    parked: Mutex<HashMap<SequenceName, Box<ParkedName>>>,
+    parked: papaya::HashMap<SequenceName, ParkedName>,
+    /// Held while a name goes from one map to the other.
+    moving: Mutex<()>,
 }
 
 impl Names {
@@ -46,37 +47,42 @@ impl Names {
         if let Some(issuer) = self.in_use.pin().get(name) {
             return Some(Arc::clone(issuer));
         }
-        self.wake(&mut self.parked.lock(), name)
+        let _moving = self.moving.lock();
+        self.wake(name)
     }
 
     /// Returns what a name leads to, for a reader. A parked name stays parked: its reader gets an
     /// issuer of its own, from which no number may be taken.
     pub(crate) fn look(&self, name: &SequenceName) -> Option<Arc<Issuer>> {
         let in_use = || self.in_use.pin().get(name).cloned();
-        in_use()
-            .or_else(|| self.look_at_parked(name))
-            // The name may have come into use meanwhile.
-            .or_else(in_use)
-    }
-
-    /// Returns an issuer of a parked name, for a reader.
-    pub(crate) fn look_at_parked(&self, name: &SequenceName) -> Option<Arc<Issuer>> {
-        let parked = self.parked.lock();
-        Some(parked.get(name)?.issuer(name.clone()))
-    }
-
-    fn wake(
-        &self,
-        parked: &mut HashMap<SequenceName, Box<ParkedName>>,
-        name: &str,
-    ) -> Option<Arc<Issuer>> {
-        let in_use = self.in_use.pin();
-        let Some((name, left)) = parked.remove_entry(name) else {
-            return in_use.get(name).cloned();
+        let parked = || {
+            let parked = self.parked.pin();
+            Some(Arc::new(parked.get(name)?.reader(name.clone())))
         };
+        // The name may have come into use meanwhile.
+        in_use().or_else(parked).or_else(in_use)
+    }
+
+    /// Does what [`Self::find`] does, under the lock.
+    fn wake(&self, name: &str) -> Option<Arc<Issuer>> {
+        let (in_use, parked) = (self.in_use.pin(), self.parked.pin());
+        if let Some(issuer) = in_use.get(name) {
+            return Some(Arc::clone(issuer));
+        }
+        let (name, left) = parked.get_key_value(name)?;
         let issuer = left.issuer(name.clone());
-        in_use.insert(name, Arc::clone(&issuer));
+        in_use.insert(name.clone(), Arc::clone(&issuer));
+        parked.remove(name);
         Some(issuer)
+    }
+
+    /// Wakes all names. A name that is being parked meanwhile is parked before, so it is woken, too.
+    pub(crate) fn wake_all(&self) {
+        let _moving = self.moving.lock();
+        let names: Vec<SequenceName> = self.parked.pin().keys().cloned().collect();
+        for name in names {
+            let _woken = self.wake(name.as_str());
+        }
     }
 
     /// Brings an issuer in under its name, which is not in memory.
@@ -91,7 +97,7 @@ impl Names {
     /// issuer then look the name up again. Returns false, and leaves the numbers in the issuer, if
     /// the name cannot be parked now.
     pub(crate) fn park(&self, issuer: &Ownership, may_park: impl FnOnce() -> bool) -> bool {
-        let mut parked = self.parked.lock();
+        let _moving = self.moving.lock();
         let in_use = self.in_use.pin();
         let name = &issuer.key.sequence;
         let is_there = in_use
@@ -101,13 +107,14 @@ impl Names {
             return false;
         }
         // A command that comes from here on finds that the name is parked. If an actor was started
-        // before, that actor is the owner.
+        // before, that actor is the owner. A reader waits for the link, so it sees the numbers in
+        // the issuer or in the parked name.
         let mut link = issuer.actor.lock();
         let Some(left) = issuer.park() else {
             return false;
         };
+        self.parked.pin().insert(name.clone(), left);
         *link = ActorLink::Parked;
-        parked.insert(name.clone(), Box::new(left));
         in_use.remove(name);
         true
     }
@@ -126,24 +133,38 @@ impl Names {
         self.in_use.pin().values().cloned().collect()
     }
 
-    /// Returns the names that are parked, and were not used for `idle`.
-    pub(crate) fn parked_for(&self, idle: Duration) -> Vec<SequenceName> {
-        let now = Instant::now();
-        let parked = self.parked.lock();
-        let rested = parked.iter().filter(|(_, left)| left.idle_for(now) >= idle);
+    /// Returns the names that are parked, were not used for `idle`, and live in a store that `is_up`.
+    pub(crate) fn parked_for(
+        &self,
+        idle: Duration,
+        is_up: impl Fn(&str) -> bool,
+    ) -> Vec<SequenceName> {
+        let (now, parked) = (Instant::now(), self.parked.pin());
+        let rested = parked
+            .iter()
+            .filter(|(_, left)| left.idle_for(now) >= idle && is_up(left.store()));
         rested.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns all names, in no order.
+    /// Calls `visit` with an issuer of each parked name, to read it.
+    pub(crate) fn for_each_parked(&self, mut visit: impl FnMut(&Issuer)) {
+        for (name, left) in &self.parked.pin() {
+            visit(&left.reader(name.clone()));
+        }
+    }
+
+    /// Returns all names, in their order.
     pub(crate) fn all(&self) -> Vec<SequenceName> {
-        let mut names = self.parked_for(Duration::ZERO);
+        let mut names: Vec<_> = self.parked.pin().keys().cloned().collect();
         names.extend(self.in_use.pin().keys().cloned());
+        names.sort_unstable();
+        names.dedup();
         names
     }
 
     /// Returns whether numbers of a parked name are in memory.
     pub(crate) fn has_parked_numbers(&self) -> bool {
-        self.parked.lock().values().any(|left| left.has_numbers())
+        self.parked.pin().values().any(ParkedName::has_numbers)
     }
 
     /// Changes the state of every name, of `issuers` too, while no name is parked. Returns the
@@ -153,19 +174,21 @@ impl Names {
         issuers: impl FnOnce() -> Vec<Arc<Issuer>>,
         mut change: impl FnMut(&mut IssuerState) -> bool,
     ) -> Vec<Arc<Issuer>> {
-        let mut parked = self.parked.lock();
+        let _moving = self.moving.lock();
         let mut chosen = issuers();
         chosen.retain(|issuer| change(&mut issuer.memory.lock()));
-        let mut names = Vec::new();
-        for (name, left) in parked.iter_mut() {
-            if left.change(&mut change) {
-                names.push(name.clone());
+        let parked = self.parked.pin();
+        let names: Vec<SequenceName> = parked.keys().cloned().collect();
+        for name in names {
+            let Some(left) = parked.get(&name) else {
+                continue;
+            };
+            let (changed, is_chosen) = left.changed(&mut change);
+            parked.insert(name.clone(), changed);
+            if is_chosen {
+                chosen.extend(self.wake(name.as_str()));
             }
         }
-        let woken = names
-            .iter()
-            .filter_map(|name| self.wake(&mut parked, name.as_str()));
-        chosen.extend(woken);
         chosen
     }
 }
@@ -298,6 +321,25 @@ mod tests {
         assert!(!names.park(&former, || true));
         assert!(!names.park(&owner(&issuer), || false));
         assert_eq!(take(&names), Some(1));
+    }
+
+    #[test]
+    fn a_woken_name_gives_no_number_that_a_change_may_forbid() {
+        type Change = fn(&mut IssuerState);
+        let changes: [Change; 3] = [
+            |state| state.floor = 2,
+            |state| state.is_retired = true,
+            |state| state.must_reload = true,
+        ];
+        for change in changes {
+            let names = names();
+            change(&mut names.find("orders").unwrap().memory.lock());
+            assert!(park(&names));
+            assert_eq!(take(&names), None);
+            // Its actor has the numbers, and looks at them first.
+            let woken = names.find("orders").unwrap();
+            assert_eq!(woken.remaining(), N_NUMBERS);
+        }
     }
 
     #[test]

@@ -265,16 +265,15 @@ impl Shared {
     /// Calls `visit` with every issuer in memory, to read it. For a parked name, this is an issuer
     /// that is made for the reader.
     pub(crate) fn for_each_issuer(&self, mut visit: impl FnMut(&Issuer)) {
-        let parked = self.names.parked_for(Duration::ZERO);
         for issuer in self.all_issuers() {
-            visit(&issuer);
+            // Nobody parks the name or removes the issuer while its link is held.
+            let link = issuer.actor.lock();
+            if matches!(&*link, ActorLink::Idle | ActorLink::Live(_)) || issuer.periods().is_some()
+            {
+                visit(&issuer);
+            }
         }
-        for issuer in parked
-            .iter()
-            .filter_map(|name| self.names.look_at_parked(name))
-        {
-            visit(&issuer);
-        }
+        self.names.for_each_parked(visit);
     }
 
     /// Parks a name on behalf of the owner of its issuer. Returns false if the name cannot be
@@ -282,7 +281,8 @@ impl Shared {
     pub(crate) fn park(&self, issuer: &Ownership) -> bool {
         // A drain looks for parked names after it has begun.
         let is_parked = self.names.park(issuer, || !self.is_drained());
-        if is_parked {
+        // A name that was never reserved from must not take the label of a name that was.
+        if is_parked && issuer.is_used() {
             self.publish_counts(issuer);
         }
         is_parked
@@ -387,15 +387,15 @@ impl Shared {
     }
 
     pub(crate) fn has_reserve(&self) -> bool {
-        let all = self.all_issuers();
         let has_time = |issuer: &Arc<Issuer>| {
             issuer
                 .snowflake()
                 .is_some_and(|snowflake| !snowflake.left().is_zero())
         };
         let has_numbers = |issuer: &Arc<Issuer>| issuer.remaining() > 0 || has_time(issuer);
-        // A name that is being parked has no numbers in its issuer any more.
-        all.iter().any(has_numbers) || self.names.has_parked_numbers()
+        let in_use = || self.all_issuers().iter().any(has_numbers);
+        // The only name with numbers may be parked or woken meanwhile.
+        in_use() || self.names.has_parked_numbers() || in_use()
     }
 
     pub(crate) fn admit_waiter(self: &Arc<Self>) -> Result<WaiterCount, SequenceError> {

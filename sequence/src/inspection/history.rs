@@ -83,7 +83,8 @@ impl Histories {
 impl History {
     /// Adds one second. Returns whether the history is worth keeping.
     fn note(&mut self, now: Instant, find: impl FnOnce() -> Option<Arc<Issuer>>) -> bool {
-        let issuer = self.issuer.upgrade().or_else(|| {
+        let issuer = self.issuer.upgrade().filter(|it| !it.has_left());
+        let issuer = issuer.or_else(|| {
             let next = find()?;
             (self.issuer, self.n_issued) = (Arc::downgrade(&next), 0);
             Some(next)

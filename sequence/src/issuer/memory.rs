@@ -332,6 +332,11 @@ impl Issuer {
         matches!(&*self.actor.lock(), ActorLink::Gone)
     }
 
+    /// Returns whether the issuer has left memory, or its name was parked.
+    pub(crate) fn has_left(&self) -> bool {
+        matches!(&*self.actor.lock(), ActorLink::Gone | ActorLink::Parked)
+    }
+
     /// Returns whether the name can be parked. The issuer of a period, of ids by time or of strict
     /// order stays without an actor instead.
     pub(crate) fn can_be_parked(&self) -> bool {

@@ -40,6 +40,7 @@ pub(crate) struct ParkedName {
 }
 
 /// A block whose numbers from `next_unissued` on are in memory.
+#[derive(Clone, Copy)]
 pub(crate) struct ParkedBlock {
     pub(crate) open: OpenBlock,
     /// The end of the block if none of its numbers is in memory.
@@ -78,14 +79,24 @@ impl ParkedName {
         }
     }
 
-    /// Makes an issuer that goes on where the name was parked. No change in the store is missing in
-    /// it: a change wakes the name.
+    /// Makes an issuer that goes on where the name was parked. If a number in memory may be
+    /// forbidden by now, the issuer gives none before it has an actor, which looks at them.
     pub(crate) fn issuer(&self, name: SequenceName) -> Arc<Issuer> {
-        let issuer = Arc::new(Issuer::resume(CounterKey::whole(name), self.state()));
-        if let Some(owner) = Ownership::take_over(&issuer, issuer.terms.current()) {
+        let issuer = Arc::new(self.reader(name));
+        let is_forbidden = {
+            let memory = issuer.memory.lock();
+            memory.spare.iter().any(|rest| memory.forbids(*rest))
+        };
+        let owner = Ownership::take_over(&issuer, issuer.terms.current());
+        if let Some(owner) = owner.filter(|_| !is_forbidden) {
             owner.refill_cursor();
         }
         issuer
+    }
+
+    /// Makes an issuer for a reader. Nothing can be taken from it.
+    pub(crate) fn reader(&self, name: SequenceName) -> Issuer {
+        Issuer::resume(CounterKey::whole(name), self.state())
     }
 
     /// Returns the state of an issuer that goes on now.
@@ -116,17 +127,17 @@ impl ParkedName {
         state
     }
 
-    /// Changes the state. Returns what `change` returns.
-    pub(crate) fn change(&mut self, change: impl FnOnce(&mut IssuerState) -> bool) -> bool {
+    /// Returns this name with a changed state, and what `change` returns.
+    pub(crate) fn changed(&self, change: impl FnOnce(&mut IssuerState) -> bool) -> (Self, bool) {
         let mut state = self.state();
         let answer = change(&mut state);
-        let blocks = std::mem::take(&mut self.blocks).into_vec();
-        *self = Self::new(
-            state.known.take().unwrap_or(self.known.clone()),
-            &state,
-            blocks,
-        );
-        answer
+        let known = state.known.take().unwrap_or_else(|| self.known.clone());
+        (Self::new(known, &state, self.blocks.to_vec()), answer)
+    }
+
+    /// Returns the store that the sequence lives in.
+    pub(crate) fn store(&self) -> &str {
+        &self.known.definition.store
     }
 
     /// Returns for how long the name was not used.

@@ -12,6 +12,7 @@ use odometer_process::{
     clock,
     faults::{self, Fault},
 };
+use odometer_store::Contact;
 use tokio::{sync::oneshot, time::MissedTickBehavior};
 
 use crate::{
@@ -85,7 +86,6 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
 /// were woken, and unloads names that were idle for long.
 async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
     shared.forget_index(now);
-    let idle_names = shared.names.parked_for(shared.settings.unload_after);
     for (n_seen, issuer) in shared.all_issuers().into_iter().enumerate() {
         if n_seen % LOOKED_AT_ONCE == 0 {
             // The actors run on this thread, too.
@@ -98,6 +98,8 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             }
             continue;
         }
+        // An actor that is started after this look is the owner instead of the sweep.
+        let term = issuer.terms.current();
         let has_no_actor = matches!(&*issuer.actor.lock(), ActorLink::Idle);
         let sampled = has_no_actor.then(|| issuer.sample(now));
         let sampled = sampled.filter(|sampled| sampled.n_issued > 0);
@@ -121,16 +123,30 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             shared.tell(&issuer, Command::LowWater);
         } else if has_no_actor && idle_for >= shared.settings.park_after && issuer.can_be_parked() {
             // The name was woken, and none of its callers has needed an actor.
-            if let Some(owner) = Ownership::take_over(&issuer, issuer.terms.current()) {
+            if let Some(owner) = Ownership::take_over(&issuer, term) {
                 shared.park(&owner);
             }
         }
     }
-    for (n_seen, name) in idle_names.into_iter().enumerate() {
+    unload_parked(shared).await;
+}
+
+/// Unloads parked names that were idle for long, if their store can take the numbers back.
+async fn unload_parked(shared: &Arc<Shared>) {
+    let unload_after = shared.settings.unload_after;
+    let is_up = |store: &str| shared.store.contact_of(store) == Contact::Up;
+    let names = shared.names.parked_for(unload_after, is_up);
+    for (n_seen, name) in names.into_iter().enumerate() {
         if n_seen % LOOKED_AT_ONCE == 0 {
             tokio::task::yield_now().await;
         }
-        if let Some(issuer) = shared.names.find(name.as_str()) {
+        let Some(issuer) = shared.names.find(name.as_str()) else {
+            continue;
+        };
+        let now = Instant::now();
+        issuer.sample(now);
+        // A caller may have woken the name meanwhile.
+        if issuer.idle_for(now) >= unload_after {
             shared.tell(&issuer, Command::Unload);
         }
     }
