@@ -1,4 +1,4 @@
-//! Keeps a name that is not used: its counter and its blocks, in a fifth of the memory of an
+//! Keeps a name that is not used: its counter and its blocks, in a third of the memory of an
 //! issuer.
 //!
 //! Most names of a replica are used rarely. An issuer has a cursor, locks and atomic words for
