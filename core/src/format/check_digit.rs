@@ -3,8 +3,6 @@
 //! A letter counts as two digits: A as 10 to Z as 35, in either case. Other characters that are no
 //! digits do not count. ISIN (ISO 6166) and IBAN (ISO 13616) do the same.
 
-use super::charset::CharSet;
-
 /// A method to compute check digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Check {
@@ -26,11 +24,8 @@ pub(crate) enum Check {
 impl Check {
     /// Returns the check that a pattern names.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        match name {
-            "luhn" => Some(Self::Luhn),
-            "mod97" => Some(Self::Mod97),
-            _ => None,
-        }
+        let mut all = [Self::Luhn, Self::Mod97].into_iter();
+        all.find(|check| check.name() == name)
     }
 
     /// Returns the name of the check in a pattern.
@@ -47,11 +42,6 @@ impl Check {
             Self::Luhn => 1,
             Self::Mod97 => 2,
         }
-    }
-
-    /// Returns the characters that the check prints.
-    pub(crate) fn charset(self) -> CharSet {
-        CharSet::DIGITS
     }
 
     /// Returns the check digits of a text, as a number. The text is what was printed before.

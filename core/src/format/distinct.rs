@@ -91,8 +91,7 @@ impl Format {
         match part {
             FormatPart::Text(text) => CharSet::of(text.as_bytes()),
             FormatPart::Value => self.digits(),
-            FormatPart::Date(_) => CharSet::DIGITS,
-            FormatPart::Check(check) => check.charset(),
+            FormatPart::Date(_) | FormatPart::Check(_) => CharSet::DIGITS,
             FormatPart::Period => match self.kind {
                 PeriodKind::Week => CharSet::DIGITS.or(CharSet::one(b'W')),
                 PeriodKind::Keyed => CharSet::of(KEY_CHARACTERS),

@@ -77,12 +77,7 @@ impl Format {
         if pattern == Self::PLAIN || overflow == Overflow::Widen {
             return i64::MAX;
         }
-        match Pattern::parse(pattern) {
-            Ok(pattern) if pattern.number.width > 0 => {
-                pattern.number.base.highest(pattern.number.width)
-            }
-            Ok(_) | Err(_) => i64::MAX,
-        }
+        Pattern::parse(pattern).map_or(i64::MAX, |pattern| pattern.number.highest(overflow))
     }
 
     /// Creates a format without checking whether its ids would repeat.

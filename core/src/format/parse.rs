@@ -4,6 +4,7 @@ use super::base::Base;
 use super::check_digit::Check;
 use super::date::DatePart;
 use super::error::FormatError;
+use super::overflow::Overflow;
 
 /// Bounds the length of a pattern, in characters. An id is never longer than the pattern, one key
 /// and one number together.
@@ -52,6 +53,14 @@ pub(crate) struct Pattern {
 }
 
 impl NumberFormat {
+    /// Returns the highest number that can be printed: 2^63 − 1 if the width bounds no number.
+    pub(crate) fn highest(self, overflow: Overflow) -> i64 {
+        match (overflow, self.width) {
+            (Overflow::Refuse, width) if width > 0 => self.base.highest(width),
+            (Overflow::Refuse | Overflow::Widen, _) => i64::MAX,
+        }
+    }
+
     /// Returns the text between the braces of the number's field.
     pub(crate) fn field(self) -> String {
         let mut field = "value".to_owned();
@@ -110,9 +119,9 @@ impl Pattern {
         let mut found = Found::default();
         let mut rest = pattern.char_indices().map(|(at, c)| (at + 1, c)).peekable();
         while let Some((at, character)) = rest.next() {
-            let is_doubled = rest.next_if(|(_, next)| *next == character).is_some();
+            let is_doubled = matches!(character, '{' | '}')
+                && rest.next_if(|(_, next)| *next == character).is_some();
             match (character, is_doubled) {
-                ('{' | '}', true) => found.text(character),
                 ('}', false) => return Err(FormatError::Unbalanced { brace: '}', at }),
                 ('{', false) => {
                     let field: String = rest
@@ -126,12 +135,7 @@ impl Pattern {
                     }
                     found.field(&field, at)?;
                 }
-                (literal, _) => {
-                    found.text(literal);
-                    if is_doubled {
-                        found.text(literal);
-                    }
-                }
+                (literal, _) => push_text(&mut found.parts, literal.encode_utf8(&mut [0; 4])),
             }
         }
         let number = found.number.ok_or(FormatError::NoValue)?;
@@ -150,14 +154,6 @@ struct Found {
 }
 
 impl Found {
-    fn text(&mut self, literal: char) {
-        if let Some(FormatPart::Text(text)) = self.parts.last_mut() {
-            text.push(literal);
-        } else {
-            self.parts.push(FormatPart::Text(literal.to_string()));
-        }
-    }
-
     fn field(&mut self, field: &str, at: usize) -> Result<(), FormatError> {
         let unknown = || FormatError::UnknownField {
             field: field.to_owned(),
@@ -184,6 +180,15 @@ impl Found {
         };
         self.parts.push(part);
         Ok(())
+    }
+}
+
+/// Appends a text to parts. It becomes one part with a text before it.
+pub(crate) fn push_text(parts: &mut Vec<FormatPart>, text: &str) {
+    if let Some(FormatPart::Text(before)) = parts.last_mut() {
+        before.push_str(text);
+    } else {
+        parts.push(FormatPart::Text(text.to_owned()));
     }
 }
 

@@ -5,20 +5,10 @@ use super::date::{self, DatePart};
 use super::error::InvalidId;
 use super::parse::FormatPart;
 use crate::definition::Definition;
-use crate::period::{Period, PeriodKind};
+use crate::period::Period;
 
 /// Bounds how many characters of a caller's text a message shows.
 const SHOWN: usize = 40;
-
-/// The facts about a period that the parts of an id show.
-#[derive(Default)]
-struct PeriodFields<'a> {
-    period: Option<&'a str>,
-    year: Option<&'a str>,
-    month: Option<&'a str>,
-    day: Option<&'a str>,
-    day_of_year: Option<&'a str>,
-}
 
 impl Definition {
     /// Returns the period and the number that an id was printed from.
@@ -52,10 +42,9 @@ impl Format {
     /// digits are verified, and a number that is written in another way is refused.
     pub fn read(&self, id: &str) -> Result<(Period, i64), InvalidId> {
         let cut = self.cut(id)?;
-        let mut told = PeriodFields::default();
         let mut number = None;
         let mut at = 0;
-        for (part, text) in self.parts.iter().zip(cut) {
+        for (part, &text) in self.parts.iter().zip(&cut) {
             match part {
                 FormatPart::Text(expected) if text == expected => {}
                 FormatPart::Text(expected) => {
@@ -66,8 +55,7 @@ impl Format {
                     });
                 }
                 FormatPart::Value => number = Some(self.number(text, at)?),
-                FormatPart::Period => told.period = Some(text),
-                FormatPart::Date(part) => told.note(*part, text),
+                FormatPart::Period | FormatPart::Date(_) => {}
                 FormatPart::Check(check) => {
                     let before = id.as_bytes().get(..at).unwrap_or_default();
                     let expected = format!("{:0width$}", check.of(before), width = check.length());
@@ -79,7 +67,7 @@ impl Format {
             }
             at += text.len();
         }
-        let period = told.label(self.kind);
+        let period = self.period_of(&cut);
         if !self.has_period(&period) {
             return Err(InvalidId::Period { found: period });
         }
@@ -98,7 +86,7 @@ impl Format {
         };
         let lengths: Vec<_> = self.parts.iter().map(|part| self.length(part)).collect();
         let fixed: usize = lengths.iter().filter_map(|length| length.fixed()).sum();
-        let mut free = id.len().checked_sub(fixed).ok_or_else(length)?;
+        let free = id.len().checked_sub(fixed).ok_or_else(length)?;
         let n_varying = lengths
             .iter()
             .filter(|length| length.fixed().is_none())
@@ -118,17 +106,15 @@ impl Format {
             if !(bounds.least..=bounds.most).contains(&wanted) {
                 return Err(length());
             }
-            if bounds.fixed().is_none() {
-                free -= wanted;
-            }
             let (text, behind) = rest.split_at_checked(wanted).ok_or_else(length)?;
             cut.push(text);
             rest = behind;
         }
-        if free > 0 || !rest.is_empty() {
-            return Err(length());
+        if rest.is_empty() {
+            Ok(cut)
+        } else {
+            Err(length())
         }
-        Ok(cut)
     }
 
     /// Returns how many characters the value has, if the length of the key varies, too.
@@ -161,6 +147,37 @@ impl Format {
         let behind = self.parts.iter().skip(value_at + 1);
         let checks = behind.take_while(|part| matches!(part, FormatPart::Check(_)));
         run.saturating_sub(checks.filter_map(fixed).sum())
+    }
+
+    /// Returns the period, as far as the parts of an id show it.
+    fn period_of(&self, cut: &[&str]) -> String {
+        let told = |wanted: FormatPart| {
+            let mut parts = self.parts.iter().zip(cut).rev();
+            let told = parts.find(|(part, _)| **part == wanted);
+            told.map(|(_, text)| *text)
+        };
+        if let Some(period) = told(FormatPart::Period) {
+            return period.to_owned();
+        }
+        let date = |part| told(FormatPart::Date(part));
+        let year = date(DatePart::Year).unwrap_or_default();
+        match (
+            date(DatePart::Month),
+            date(DatePart::Day),
+            date(DatePart::DayOfYear),
+        ) {
+            (None, _, Some(of_year)) | (_, None, Some(of_year)) => {
+                let in_year = date::month_and_day(year, of_year);
+                format!("{year}{}", in_year.unwrap_or_else(|| of_year.to_owned()))
+            }
+            (month, day, _) => {
+                format!(
+                    "{year}{}{}",
+                    month.unwrap_or_default(),
+                    day.unwrap_or_default()
+                )
+            }
+        }
     }
 
     fn number(&self, text: &str, at: usize) -> Result<i64, InvalidId> {
@@ -204,37 +221,6 @@ impl Format {
         let alike = alike.take_while(|(printed, found)| printed == found);
         let at = alike.count() + 1;
         Err(InvalidId::NotAsPrinted { value, at })
-    }
-}
-
-impl<'a> PeriodFields<'a> {
-    fn note(&mut self, part: DatePart, text: &'a str) {
-        match part {
-            DatePart::Year => self.year = Some(text),
-            DatePart::ShortYear => {}
-            DatePart::Month => self.month = Some(text),
-            DatePart::Day => self.day = Some(text),
-            DatePart::DayOfYear => self.day_of_year = Some(text),
-        }
-    }
-
-    /// Returns the period, as far as the parts of the id show it.
-    fn label(&self, kind: PeriodKind) -> String {
-        if let Some(period) = self.period {
-            return period.to_owned();
-        }
-        if kind == PeriodKind::None {
-            return String::new();
-        }
-        let year = self.year.unwrap_or_default();
-        let (month, day) = (self.month.unwrap_or_default(), self.day.unwrap_or_default());
-        match (kind, self.day_of_year) {
-            (PeriodKind::Day, Some(of_year)) if month.is_empty() || day.is_empty() => {
-                let in_year = date::month_and_day(year, of_year);
-                format!("{year}{}", in_year.unwrap_or_else(|| of_year.to_owned()))
-            }
-            _ => format!("{year}{month}{day}"),
-        }
     }
 }
 

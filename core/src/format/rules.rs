@@ -24,10 +24,7 @@ use super::charset::CharSet;
 use super::date::{self, DatePart};
 use super::error::FormatError;
 use super::parse::FormatPart;
-use crate::{
-    format::Overflow,
-    period::{Period, PeriodKind},
-};
+use crate::period::{Period, PeriodKind};
 
 /// The number of characters that a part prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,20 +54,12 @@ impl Format {
         self.check_parts()?;
         self.check_period()?;
         self.check_cut()?;
-        let highest = self.highest_printable();
+        let highest = self.number.highest(self.overflow);
         if self.start > highest {
             let start = self.start;
             return Err(FormatError::TooNarrow { highest, start });
         }
         Ok(())
-    }
-
-    /// Returns the highest number that can be printed.
-    pub(crate) fn highest_printable(&self) -> i64 {
-        match (self.overflow, self.number.width) {
-            (Overflow::Refuse, width) if width > 0 => self.number.base.highest(width),
-            (Overflow::Refuse | Overflow::Widen, _) => i64::MAX,
-        }
     }
 
     /// Returns how many characters a part prints.
@@ -88,7 +77,7 @@ impl Format {
             },
             FormatPart::Value => {
                 let (base, width) = (self.number.base, self.number.width);
-                let may_grow = self.highest_printable() == i64::MAX;
+                let may_grow = self.number.highest(self.overflow) == i64::MAX;
                 Length {
                     least: width.max(1),
                     most: if may_grow { base.most_digits() } else { width },

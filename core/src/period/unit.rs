@@ -9,7 +9,7 @@ use jiff::{
     civil::{Date, ISOWeekDate, Weekday},
 };
 
-use super::year_start::YearStart;
+use super::{digits::digits, kind::PeriodKind, year_start::YearStart};
 
 /// Bounds the calendar: periods begin with this year.
 const FIRST_YEAR: i16 = 1970;
@@ -24,6 +24,17 @@ pub(crate) enum CalendarUnit {
 }
 
 impl CalendarUnit {
+    /// Returns the unit of a calendar kind; `None` for the other kinds.
+    pub(crate) fn of(kind: PeriodKind, year_start: YearStart) -> Option<Self> {
+        match kind {
+            PeriodKind::None | PeriodKind::Keyed => None,
+            PeriodKind::Day => Some(Self::Day),
+            PeriodKind::Week => Some(Self::Week),
+            PeriodKind::Month => Some(Self::Month),
+            PeriodKind::Year => Some(Self::Year(year_start)),
+        }
+    }
+
     /// Returns the first day of the stretch that `date` lies in.
     pub(crate) fn stretch_start_of(self, date: Date) -> Date {
         match self {
@@ -87,29 +98,28 @@ impl CalendarUnit {
     }
 
     /// Returns the first day of the stretch that is printed as `label`; `None` if there is no such
-    /// stretch.
+    /// stretch from 1970 on.
     pub(crate) fn parse(self, label: &str) -> Option<Date> {
+        self.read(label).filter(|first| *first >= self.first())
+    }
+
+    /// Returns the first day of the stretch that is printed as `label`, in the years 0 to 9999.
+    pub(crate) fn read(self, label: &str) -> Option<Date> {
         let (year, rest) = label.split_at_checked(4)?;
-        let year = i16::try_from(digits(year)?).ok()?;
-        let two = |text: &str| i8::try_from(digits(text)?).ok();
-        let first = match self {
+        let year = digits(year, 4)?;
+        match self {
             Self::Day => {
                 let (month, day) = rest.split_at_checked(2)?;
-                let is_short = day.len() == 2;
-                Date::new(year, two(month)?, two(day)?)
-                    .ok()
-                    .filter(|_| is_short)
+                Date::new(year, digits(month, 2)?, digits(day, 2)?).ok()
             }
             Self::Week => {
-                let week = rest.strip_prefix('W').filter(|week| week.len() == 2)?;
-                let monday = ISOWeekDate::new(year, two(week)?, Weekday::Monday);
+                let week = digits(rest.strip_prefix('W')?, 2)?;
+                let monday = ISOWeekDate::new(year, week, Weekday::Monday);
                 monday.ok().map(ISOWeekDate::date)
             }
-            Self::Month if rest.len() == 2 => Date::new(year, two(rest)?, 1).ok(),
-            Self::Year(start) if rest.is_empty() => start.in_year(year),
-            Self::Month | Self::Year(_) => None,
-        }?;
-        (first >= self.first()).then_some(first)
+            Self::Month => Date::new(year, digits(rest, 2)?, 1).ok(),
+            Self::Year(start) => start.in_year(year).filter(|_| rest.is_empty()),
+        }
     }
 
     /// Describes the periods of this unit, how they are printed, and which years they are in.
@@ -121,12 +131,6 @@ impl CalendarUnit {
             Self::Year(_) => "a year from 1970 to 9999, the one it begins in",
         }
     }
-}
-
-/// Reads a number that consists of ASCII digits only.
-fn digits(text: &str) -> Option<u16> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]
