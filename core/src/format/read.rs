@@ -23,7 +23,7 @@ impl Definition {
         let read = match today {
             Ok(format) => format.read(id),
             // A definition is created only if its format can be parsed.
-            Err(_) => Err(InvalidId::Length { length: id.len() }),
+            Err(_) => Err(of_other_length(id)),
         };
         read.or_else(|refused| {
             let former = self.former_formats.iter().rev();
@@ -48,11 +48,11 @@ impl Format {
             match part {
                 FormatPart::Text(expected) if text == expected => {}
                 FormatPart::Text(expected) => {
-                    return Err(InvalidId::Literal {
-                        expected: expected.clone(),
-                        at: at + 1,
-                        found: text.to_owned(),
-                    });
+                    return Err(InvalidId::new(format!(
+                        "An id of this sequence has {expected:?} at character {}; this one has \
+                         {text:?}.",
+                        at + 1
+                    )));
                 }
                 FormatPart::Value => number = Some(self.number(text, at)?),
                 FormatPart::Period | FormatPart::Date(_) => {}
@@ -60,8 +60,11 @@ impl Format {
                     let before = id.as_bytes().get(..at).unwrap_or_default();
                     let expected = format!("{:0width$}", check.of(before), width = check.length());
                     if text != expected {
-                        let found = text.to_owned();
-                        return Err(InvalidId::CheckDigits { found, at: at + 1 });
+                        return Err(InvalidId::new(format!(
+                            "The check digits {text:?} at character {} do not fit what stands \
+                             before them: a character is wrong.",
+                            at + 1
+                        )));
                     }
                 }
             }
@@ -69,7 +72,7 @@ impl Format {
         }
         let period = self.period_of(&cut);
         if !self.has_period(&period) {
-            return Err(InvalidId::Period { found: period });
+            return Err(InvalidId::no_period(&period));
         }
         let period = Period::from_stored(&period);
         // A format without a value cannot be created.
@@ -81,9 +84,7 @@ impl Format {
 
     /// Cuts an id into as many texts as the format has parts.
     fn cut<'a>(&self, id: &'a str) -> Result<Vec<&'a str>, InvalidId> {
-        let length = || InvalidId::Length {
-            length: id.chars().count(),
-        };
+        let length = || of_other_length(id);
         let lengths: Vec<_> = self.parts.iter().map(|part| self.length(part)).collect();
         let fixed: usize = lengths.iter().filter_map(|length| length.fixed()).sum();
         let free = id.len().checked_sub(fixed).ok_or_else(length)?;
@@ -182,21 +183,21 @@ impl Format {
 
     fn number(&self, text: &str, at: usize) -> Result<i64, InvalidId> {
         let number = self.number.base.read(text);
-        number.ok_or_else(|| InvalidId::Digits {
-            found: shown(text),
-            at: at + 1,
-            field: self.number.field(),
+        number.ok_or_else(|| {
+            InvalidId::new(format!(
+                "{:?} at character {} is no number as `{{{}}}` prints it, or one above 2^63 - 1.",
+                text.chars().take(SHOWN).collect::<String>(),
+                at + 1,
+                self.number.field()
+            ))
         })
     }
 
     fn check_range(&self, value: i64) -> Result<(), InvalidId> {
         let (start, step, limit) = (self.start, self.step, self.limit);
         if !(start..=limit).contains(&value) {
-            return Err(InvalidId::OutOfRange {
-                value,
-                start,
-                limit,
-            });
+            let has = format!("has {start} to {limit}");
+            return Err(InvalidId::not_of_the_sequence(value, &has));
         }
         if value
             .abs_diff(start)
@@ -204,7 +205,8 @@ impl Format {
         {
             Ok(())
         } else {
-            Err(InvalidId::OffStep { value, start, step })
+            let goes = format!("goes from {start} in steps of {step}");
+            Err(InvalidId::not_of_the_sequence(value, &goes))
         }
     }
 
@@ -220,10 +222,15 @@ impl Format {
         let alike = printed.bytes().zip(id.bytes());
         let alike = alike.take_while(|(printed, found)| printed == found);
         let at = alike.count() + 1;
-        Err(InvalidId::NotAsPrinted { value, at })
+        Err(InvalidId::new(format!(
+            "The number {value} is printed otherwise by this sequence, from character {at} on."
+        )))
     }
 }
 
-fn shown(text: &str) -> String {
-    text.chars().take(SHOWN).collect()
+fn of_other_length(id: &str) -> InvalidId {
+    let length = id.chars().count();
+    InvalidId::new(format!(
+        "An id of this sequence does not have {length} characters."
+    ))
 }
