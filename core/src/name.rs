@@ -96,12 +96,6 @@ impl Borrow<str> for SequenceName {
     }
 }
 
-impl AsRef<str> for SequenceName {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
 impl fmt::Display for SequenceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -12,6 +12,7 @@ mod identity;
 
 use super::*;
 use crate::period::Period;
+use crate::tests::table;
 
 fn defined(period: PeriodKind, pattern: &str) -> Definition {
     Definition {
@@ -33,15 +34,6 @@ fn refused(period: PeriodKind, pattern: &str) -> String {
 
 fn kind_named(name: &str) -> PeriodKind {
     serde_json::from_value(name.into()).unwrap()
-}
-
-/// Splits a table into its rows. The cells of a row are divided by ` | `.
-fn table<const N: usize>(rows: &'static str) -> impl Iterator<Item = [&'static str; N]> {
-    let rows = rows.lines().filter(|row| !row.trim().is_empty());
-    rows.map(|row| {
-        let cells: Vec<_> = row.split(" | ").map(str::trim).collect();
-        cells.try_into().expect("each row has the same cells")
-    })
 }
 
 fn printed(format: &Format, period: &str, value: i64) -> String {
