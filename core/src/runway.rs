@@ -116,15 +116,9 @@ impl Runway {
         let ahead = limits
             .iter()
             .filter(|left| left.numbers_left > 0 || is_final(left.limit));
-        let worst = ahead.fold(max, |worst, left| {
-            if left.numbers_left < worst.numbers_left {
-                *left
-            } else {
-                worst
-            }
-        });
+        let worst = ahead.min_by_key(|left| left.numbers_left);
         Self {
-            worst,
+            worst: worst.copied().unwrap_or(max),
             limits,
             period_days: longest_period(definition.period),
         }

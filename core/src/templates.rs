@@ -62,6 +62,16 @@ pub struct TemplatesError {
     reason: String,
 }
 
+impl Template {
+    /// Returns the sequence whose numbers the names get; `None` if each has a sequence of its own.
+    fn shared(&self) -> Option<&SequenceName> {
+        match self {
+            Self::Definition(_) => None,
+            Self::Share(target) => Some(target),
+        }
+    }
+}
+
 impl TemplatesError {
     /// Returns the index of the wrong template and its wrong field; `None` if there are too many
     /// templates.
@@ -132,15 +142,11 @@ impl Templates {
     /// Finds the first `share` whose target would itself share another sequence.
     fn chain(&self) -> Option<TemplatesError> {
         self.0.rules.iter().enumerate().find_map(|(index, rule)| {
-            let Template::Share(target) = &rule.template else {
-                return None;
-            };
+            let target = rule.template.shared()?;
             let TemplateChoice::Rule(by, found) = self.choice(target) else {
                 return None;
             };
-            let Template::Share(further) = &found.template else {
-                return None;
-            };
+            let further = found.template.shared()?;
             Some(TemplatesError {
                 place: Some((index, "share")),
                 reason: format!(
@@ -158,7 +164,7 @@ impl Templates {
     /// The target is created even if names that fit no template are rejected.
     pub fn choice(&self, name: &SequenceName) -> TemplateChoice<'_> {
         let inner = &*self.0;
-        let names_it = |rule: &TemplateRule| matches!(&rule.template, Template::Share(target) if target == name);
+        let names_it = |rule: &TemplateRule| rule.template.shared() == Some(name);
         let rules = inner.rules.iter().enumerate();
         let mut fitting = rules.filter(|(_, rule)| !names_it(rule) && rule.glob.fits(name));
         if let Some((index, rule)) = fitting.next() {
@@ -210,8 +216,7 @@ impl Templates {
             let mut before = rules.iter().take(index);
             // A `share` does not apply to its target, so it never covers all names.
             let by = before.position(|earlier| {
-                matches!(earlier.template, Template::Definition(_))
-                    && earlier.glob.fits_all_of(&rule.glob)
+                earlier.template.shared().is_none() && earlier.glob.fits_all_of(&rule.glob)
             });
             by.map(|by| (index, by))
         });

@@ -52,7 +52,8 @@ pub(crate) fn table<const N: usize>(rows: &'static str) -> impl Iterator<Item = 
     let rows = rows.lines().filter(|row| !row.trim().is_empty());
     rows.map(|row| {
         let cells: Vec<_> = row.split(" | ").map(str::trim).collect();
-        cells.try_into().expect("each row has the same cells")
+        let cells = <[_; N]>::try_from(cells);
+        cells.unwrap_or_else(|cells| panic!("{cells:?} are not {N} cells"))
     })
 }
 

@@ -109,7 +109,7 @@ impl Pattern {
     /// Parses a pattern.
     pub(crate) fn parse(pattern: &str) -> Result<Self, FormatError> {
         check_characters(pattern)?;
-        let mut found = Found::default();
+        let (mut parts, mut number) = (Vec::new(), None);
         let mut rest = pattern.char_indices().map(|(at, c)| (at + 1, c)).peekable();
         while let Some((at, character)) = rest.next() {
             let is_doubled = matches!(character, '{' | '}')
@@ -126,57 +126,52 @@ impl Pattern {
                     if pattern.as_bytes().get(at + field.len()) != Some(&b'}') {
                         return Err(unbalanced('{', at));
                     }
-                    found.field(&field, at)?;
+                    parts.push(read_field(&field, at, &mut number)?);
                 }
-                (literal, _) => push_text(&mut found.parts, literal.encode_utf8(&mut [0; 4])),
+                (literal, _) => push_text(&mut parts, literal.encode_utf8(&mut [0; 4])),
             }
         }
         let no_value = || FormatError::new("has no `{value}`, without which ids repeat");
         Ok(Self {
-            parts: found.parts,
-            number: found.number.ok_or_else(no_value)?,
+            parts,
+            number: number.ok_or_else(no_value)?,
         })
     }
 }
 
-/// The parts that were read of a pattern so far.
-#[derive(Default)]
-struct Found {
-    parts: Vec<FormatPart>,
-    number: Option<NumberFormat>,
-}
-
-impl Found {
-    fn field(&mut self, field: &str, at: usize) -> Result<(), FormatError> {
-        let unknown = || {
-            FormatError::new(format!(
-                "has the unknown field `{{{field}}}` at character {at}; the fields are {FIELDS}"
-            ))
-        };
-        let mut words = field.split(':');
-        let name = words.next().unwrap_or_default();
-        let arguments: Vec<&str> = words.collect();
-        let part = match (name, arguments.as_slice()) {
-            ("value", arguments) => {
-                let number = NumberFormat::read(arguments, at)?.ok_or_else(unknown)?;
-                if self.number.replace(number).is_some() {
-                    return Err(FormatError::new(format!(
-                        "has a second field for the value at character {at}; it may have one"
-                    )));
-                }
-                FormatPart::Value
+/// Reads the text between two braces. `number` gets the number's format, which is read once.
+fn read_field(
+    field: &str,
+    at: usize,
+    number: &mut Option<NumberFormat>,
+) -> Result<FormatPart, FormatError> {
+    let mut words = field.split(':');
+    let name = words.next().unwrap_or_default();
+    let arguments: Vec<&str> = words.collect();
+    let part = match (name, arguments.as_slice()) {
+        ("value", arguments) => {
+            let read = NumberFormat::read(arguments, at)?;
+            if read.is_some() && number.is_some() {
+                return Err(FormatError::new(format!(
+                    "has a second field for the value at character {at}; it may have one"
+                )));
             }
-            ("check", [check]) => FormatPart::Check(Check::named(check).ok_or_else(unknown)?),
-            ("period", []) => FormatPart::Period,
-            (name, []) => {
-                let part = DatePart::ALL.into_iter().find(|part| part.name() == name);
-                FormatPart::Date(part.ok_or_else(unknown)?)
-            }
-            _ => return Err(unknown()),
-        };
-        self.parts.push(part);
-        Ok(())
-    }
+            *number = number.or(read);
+            read.map(|_| FormatPart::Value)
+        }
+        ("check", [check]) => Check::named(check).map(FormatPart::Check),
+        ("period", []) => Some(FormatPart::Period),
+        (name, []) => {
+            let mut parts = DatePart::ALL.into_iter();
+            parts.find(|part| part.name() == name).map(FormatPart::Date)
+        }
+        _ => None,
+    };
+    part.ok_or_else(|| {
+        FormatError::new(format!(
+            "has the unknown field `{{{field}}}` at character {at}; the fields are {FIELDS}"
+        ))
+    })
 }
 
 /// Appends a text to parts. It becomes one part with a text before it.

@@ -126,14 +126,8 @@ impl Format {
     fn run_of_digits(&self, id: &str) -> usize {
         let digits = self.digits();
         let fixed = |part: &FormatPart| self.length(part).fixed();
-        let value = self
-            .parts
-            .iter()
-            .position(|part| *part == FormatPart::Value);
-        let key = self
-            .parts
-            .iter()
-            .position(|part| *part == FormatPart::Period);
+        let value = self.place_of(&FormatPart::Value);
+        let key = self.place_of(&FormatPart::Period);
         let value_at = value.unwrap_or_default();
         let bytes = id.as_bytes();
         if key < value {

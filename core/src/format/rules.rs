@@ -88,6 +88,11 @@ impl Format {
         }
     }
 
+    /// Returns the index of the first part that equals `wanted`.
+    pub(crate) fn place_of(&self, wanted: &FormatPart) -> Option<usize> {
+        self.parts.iter().position(|part| part == wanted)
+    }
+
     /// Returns the characters that numbers are printed with.
     pub(crate) fn digits(&self) -> CharSet {
         self.number.base.charset()
@@ -160,20 +165,20 @@ impl Format {
 
     /// Checks that the parts show the period.
     fn check_period(&self) -> Result<(), FormatError> {
-        let has = |part: DatePart| self.parts.contains(&FormatPart::Date(part));
+        use DatePart::{Day, DayOfYear, Month, Year};
+        let has = |parts: &[DatePart]| {
+            let mut parts = parts.iter().map(|part| FormatPart::Date(*part));
+            parts.all(|part| self.parts.contains(&part))
+        };
         if self.kind == PeriodKind::None || self.parts.contains(&FormatPart::Period) {
             return Ok(());
         }
         let (is_told, needed) = match self.kind {
             PeriodKind::None | PeriodKind::Keyed | PeriodKind::Week => (false, "`{period}`"),
-            PeriodKind::Year => (has(DatePart::Year), "`{period}` or `{yyyy}`"),
-            PeriodKind::Month => (
-                has(DatePart::Year) && has(DatePart::Month),
-                "`{period}`, or `{yyyy}` and `{MM}`",
-            ),
+            PeriodKind::Year => (has(&[Year]), "`{period}` or `{yyyy}`"),
+            PeriodKind::Month => (has(&[Year, Month]), "`{period}`, or `{yyyy}` and `{MM}`"),
             PeriodKind::Day => (
-                has(DatePart::Year)
-                    && (has(DatePart::DayOfYear) || (has(DatePart::Month) && has(DatePart::Day))),
+                has(&[Year, DayOfYear]) || has(&[Year, Month, Day]),
                 "`{period}`, or `{yyyy}` with `{MM}` and `{dd}` or with `{JJJ}`",
             ),
         };
@@ -201,8 +206,10 @@ impl Format {
         if self.parts.iter().filter(|part| varies(part)).count() < 2 {
             return Ok(());
         }
-        let at = |wanted: &FormatPart| self.parts.iter().position(|part| part == wanted);
-        let (value, key) = (at(&FormatPart::Value), at(&FormatPart::Period));
+        let (value, key) = (
+            self.place_of(&FormatPart::Value),
+            self.place_of(&FormatPart::Period),
+        );
         let (Some(value), Some(key)) = (value, key) else {
             return Ok(());
         };

@@ -2,8 +2,6 @@
 //!
 //! A stretch of days is identified by its first day.
 
-use std::fmt::Write;
-
 use jiff::{
     ToSpan,
     civil::{Date, ISOWeekDate, Weekday},
@@ -83,18 +81,16 @@ impl CalendarUnit {
     /// Prints a stretch: `20261120`, `2026W47`, `202611`, or `2026`. A year is printed as the one
     /// in which the stretch begins.
     pub(crate) fn label(self, first: Date) -> String {
-        let mut label = String::with_capacity(8);
         let (year, month, day) = (first.year(), first.month(), first.day());
-        let _infallible = match self {
-            Self::Day => write!(label, "{year:04}{month:02}{day:02}"),
+        match self {
+            Self::Day => format!("{year:04}{month:02}{day:02}"),
             Self::Week => {
                 let week = first.iso_week_date();
-                write!(label, "{:04}W{:02}", week.year(), week.week())
+                format!("{:04}W{:02}", week.year(), week.week())
             }
-            Self::Month => write!(label, "{year:04}{month:02}"),
-            Self::Year(_) => write!(label, "{year:04}"),
-        };
-        label
+            Self::Month => format!("{year:04}{month:02}"),
+            Self::Year(_) => format!("{year:04}"),
+        }
     }
 
     /// Returns the first day of the stretch that is printed as `label`; `None` if there is no such

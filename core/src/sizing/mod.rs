@@ -219,22 +219,11 @@ fn smaller(first: (u64, SizeReason), second: (u64, SizeReason)) -> (u64, SizeRea
 /// is never larger than what is left.
 #[must_use]
 pub fn grant(size: &Size, left: u64) -> Granted {
-    let most = max_at_once(left).max(size.at_least).min(left);
-    if size.preferred <= most {
-        return Granted {
-            count: size.preferred,
-            why: size.why,
-        };
-    }
-    let waiting = most == size.at_least && most > max_at_once(left);
-    Granted {
-        count: most,
-        why: if waiting {
-            SizeReason::Waiting
-        } else {
-            SizeReason::Left
-        },
-    }
+    let shared = (max_at_once(left), SizeReason::Left);
+    let most = larger(shared, (size.at_least, SizeReason::Waiting));
+    let most = smaller(most, (left, SizeReason::Left));
+    let (count, why) = smaller((size.preferred, size.why), most);
+    Granted { count, why }
 }
 
 /// Returns the most numbers that a client may reserve at once, if `left` numbers are left.

@@ -12,6 +12,15 @@ pub struct IdBatch {
     count: u64,
 }
 
+impl Layout {
+    /// Returns sample ids, which show how ids look: `n` ids of worker id 0 from a tick on.
+    #[must_use]
+    pub fn sample(&self, tick: u64, n: u64) -> Vec<i64> {
+        let first = Shape::of(self).start_of(tick);
+        IdBatch::new(*self, 0, first, n).ids().collect()
+    }
+}
+
 impl IdBatch {
     pub(crate) fn new(layout: Layout, worker: u32, position: u64, count: u64) -> Self {
         Self {
