@@ -15,10 +15,6 @@ use odometer_core::cursor::Cursor;
 use odometer_core::snowflake::{High, Layout, Moment, Ticker};
 
 const BATCH: u64 = 100;
-/// Both layouts, and the one that keeps to the clock with the machine's, too.
-const COUNTED: &str = "ticker, worker high";
-const BY_THE_CLOCK: &str = "ticker, time high";
-const BY_A_REAL_CLOCK: &str = "ticker, time high, real clock";
 
 fn main() {
     // Short, so that the blocks of one cursor last for it.
@@ -46,44 +42,41 @@ fn singles(criterion: &mut Criterion, n_threads: u32, threads: &str) {
     measure(&mut group, "cursor", n_threads, filled, |cursor| {
         black_box(cursor.take()).is_some()
     });
-    ids(&mut group, COUNTED, n_threads, High::Worker, still);
-    ids(&mut group, BY_THE_CLOCK, n_threads, High::Time, still);
-    ids(&mut group, BY_A_REAL_CLOCK, n_threads, High::Time, of_now);
+    ids(&mut group, n_threads, |ticker, clock| {
+        black_box(ticker.take(clock)).is_ok()
+    });
     group.finish();
 }
 
 fn batches(criterion: &mut Criterion, n_threads: u32, threads: &str) {
     let mut group = criterion.benchmark_group(format!("{BATCH} ids, {threads}"));
     group.throughput(Throughput::Elements(u64::from(n_threads) * BATCH));
-    batches_of_ids(&mut group, COUNTED, n_threads, High::Worker, still);
-    batches_of_ids(&mut group, BY_THE_CLOCK, n_threads, High::Time, still);
-    batches_of_ids(&mut group, BY_A_REAL_CLOCK, n_threads, High::Time, of_now);
+    ids(&mut group, n_threads, |ticker, clock| {
+        black_box(ticker.take_batch(BATCH, clock)).is_ok()
+    });
     group.finish();
 }
 
+/// Measures both layouts, and the one that keeps to the clock with the machine's, too.
 fn ids(
     group: &mut BenchmarkGroup<'_, WallTime>,
-    name: &str,
     n_threads: u32,
-    high: High,
-    clock: impl Fn() -> Moment + Sync,
+    take: impl Fn(&Ticker, fn() -> Moment) -> bool + Sync,
 ) {
-    let opened = || opened(high);
-    measure(group, name, n_threads, opened, |ticker| {
-        black_box(ticker.take(&clock)).is_ok()
+    let (counted, by_the_clock) = (|| opened(High::Worker), || opened(High::Time));
+    measure(group, "ticker, worker high", n_threads, counted, |ticker| {
+        take(ticker, still)
     });
-}
-
-fn batches_of_ids(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    name: &str,
-    n_threads: u32,
-    high: High,
-    clock: impl Fn() -> Moment + Sync,
-) {
-    let opened = || opened(high);
-    measure(group, name, n_threads, opened, |ticker| {
-        black_box(ticker.take_batch(BATCH, &clock)).is_ok()
+    measure(
+        group,
+        "ticker, time high",
+        n_threads,
+        by_the_clock,
+        |ticker| take(ticker, still),
+    );
+    let name = "ticker, time high, real clock";
+    measure(group, name, n_threads, by_the_clock, |ticker| {
+        take(ticker, of_now)
     });
 }
 

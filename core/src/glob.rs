@@ -4,7 +4,10 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::name::{InvalidName, SequenceName};
+use crate::name::SequenceName;
+
+/// Lists the characters that stand for others. All but the first stand for one character.
+const SPECIAL: [char; 3] = ['*', '?', '['];
 
 /// A pattern that names are compared with.
 ///
@@ -16,23 +19,8 @@ pub struct Glob(::glob::Pattern);
 
 /// Says why a text is not a [`Glob`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum InvalidGlob {
-    #[error("it is empty; give a glob over names, as in \"orders-*\"")]
-    Empty,
-    #[error("`**` fits what `*` fits; write one")]
-    TwoStars,
-    #[error("at position {at}: {problem}; write a set as in [a-f] or [!a-f]")]
-    Set { at: usize, problem: &'static str },
-    #[error(
-        "{found:?} at position {at} is in no name; names have ASCII letters, digits and \".\", \
-         \"_\", \":\", \"-\", and a glob has *, ?, [a-f] and [!a-f]"
-    )]
-    NoName { found: char, at: usize },
-    #[error("a name starts with an ASCII letter or a digit, not with {found:?}: it fits none")]
-    BadStart { found: char },
-    #[error("without *, ? and [ it fits one name only, which cannot be. {0}")]
-    NotOne(InvalidName),
-}
+#[error("{0}")]
+pub struct InvalidGlob(String);
 
 impl Glob {
     /// Reads a pattern.
@@ -40,32 +28,43 @@ impl Glob {
     /// # Errors
     /// [`InvalidGlob`] if the text is not a pattern, or if no name could ever fit it.
     pub fn parse(text: &str) -> Result<Self, InvalidGlob> {
+        let refused = |reason: String| Err(InvalidGlob(reason));
         let Some(first) = text.chars().next() else {
-            return Err(InvalidGlob::Empty);
+            return refused("it is empty; give a glob over names, as in \"orders-*\"".to_owned());
         };
         if text.contains("**") {
-            return Err(InvalidGlob::TwoStars);
+            return refused("`**` fits what `*` fits; write one".to_owned());
         }
         if let Some((at, found)) = out_of_place(text) {
-            return Err(InvalidGlob::NoName { found, at });
+            return refused(format!(
+                "{found:?} at position {at} is in no name; names have ASCII letters, digits and \
+                 \".\", \"_\", \":\", \"-\", and a glob has *, ?, [a-f] and [!a-f]"
+            ));
         }
         if "._:-".contains(first) {
-            return Err(InvalidGlob::BadStart { found: first });
+            return refused(format!(
+                "a name starts with an ASCII letter or a digit, not with {first:?}: it fits none"
+            ));
         }
-        if !text.contains(['*', '?', '[']) {
-            SequenceName::check(text).map_err(InvalidGlob::NotOne)?;
+        if !text.contains(SPECIAL)
+            && let Err(fault) = SequenceName::check(text)
+        {
+            return refused(format!(
+                "without *, ? and [ it fits one name only, which cannot be. {fault}"
+            ));
         }
-        let pattern = ::glob::Pattern::new(text).map_err(|error| InvalidGlob::Set {
-            at: error.pos.saturating_add(1),
-            problem: "the set is not closed, or is empty",
-        })?;
-        Ok(Self(pattern))
+        ::glob::Pattern::new(text).map(Self).or_else(|error| {
+            refused(format!(
+                "at position {}: the set is not closed, or is empty; write a set as in [a-f] or \
+                 [!a-f]",
+                error.pos.saturating_add(1)
+            ))
+        })
     }
 
     /// Returns whether this pattern certainly fits all names that `other` fits. `false` says
     /// nothing.
     pub(crate) fn fits_all_of(&self, other: &Self) -> bool {
-        const SPECIAL: [char; 3] = ['*', '?', '['];
         self.0.as_str().strip_suffix('*').is_some_and(|prefix| {
             let other = other.0.as_str();
             let literal = other.split(SPECIAL).next().unwrap_or_default();

@@ -116,10 +116,9 @@ impl Runway {
         let ahead = limits
             .iter()
             .filter(|left| left.numbers_left > 0 || is_final(left.limit));
-        // Of two ends with equally many numbers, the first one counts.
-        let worst = ahead.min_by_key(|left| left.numbers_left).copied();
+        let worst = ahead.min_by_key(|left| left.numbers_left);
         Self {
-            worst: worst.unwrap_or(max),
+            worst: worst.copied().unwrap_or(max),
             limits,
             period_days: longest_period(definition.period),
         }

@@ -56,40 +56,27 @@ pub enum TemplateChoice<'a> {
 
 /// Says why templates contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum TemplatesError {
-    #[error("there are {n_templates}; give at most {MAX}, with globs for names that are alike")]
-    TooMany { n_templates: usize },
-    #[error(
-        "template[{first}] has the glob \"{glob}\", too, so template[{second}] would never be \
-         used; give one of the two another one, or leave it out"
-    )]
-    EqualGlobs {
-        first: usize,
-        second: usize,
-        glob: Glob,
-    },
-    #[error(
-        "\"{target}\" is itself to share \"{further}\", by template[{by}] with the glob \"{glob}\"; \
-         share that one, or put a template for \"{target}\" before it"
-    )]
-    Chain {
-        index: usize,
-        target: SequenceName,
-        by: usize,
-        glob: Glob,
-        further: SequenceName,
-    },
+#[error("{reason}")]
+pub struct TemplatesError {
+    place: Option<(usize, &'static str)>,
+    reason: String,
+}
+
+impl Template {
+    /// Returns the sequence whose numbers the names get; `None` if each has a sequence of its own.
+    fn shared(&self) -> Option<&SequenceName> {
+        match self {
+            Self::Definition(_) => None,
+            Self::Share(target) => Some(target),
+        }
+    }
 }
 
 impl TemplatesError {
     /// Returns the index of the wrong template and its wrong field; `None` if there are too many
     /// templates.
     pub fn place(&self) -> Option<(usize, &'static str)> {
-        match self {
-            Self::TooMany { .. } => None,
-            Self::EqualGlobs { second, .. } => Some((*second, "match")),
-            Self::Chain { index, .. } => Some((*index, "share")),
-        }
+        self.place
     }
 }
 
@@ -120,16 +107,24 @@ impl Templates {
     ) -> Result<Self, TemplatesError> {
         let n_templates = rules.len();
         if n_templates > MAX {
-            return Err(TemplatesError::TooMany { n_templates });
+            return Err(TemplatesError {
+                place: None,
+                reason: format!(
+                    "there are {n_templates}; give at most {MAX}, with globs for names that are \
+                     alike"
+                ),
+            });
         }
         for (second, rule) in rules.iter().enumerate() {
             let mut earlier = rules.iter().take(second);
             if let Some(first) = earlier.position(|earlier| earlier.glob == rule.glob) {
-                let glob = rule.glob.clone();
-                return Err(TemplatesError::EqualGlobs {
-                    first,
-                    second,
-                    glob,
+                return Err(TemplatesError {
+                    place: Some((second, "match")),
+                    reason: format!(
+                        "template[{first}] has the glob \"{}\", too, so template[{second}] would \
+                         never be used; give one of the two another one, or leave it out",
+                        rule.glob
+                    ),
                 });
             }
         }
@@ -147,21 +142,18 @@ impl Templates {
     /// Finds the first `share` whose target would itself share another sequence.
     fn chain(&self) -> Option<TemplatesError> {
         self.0.rules.iter().enumerate().find_map(|(index, rule)| {
-            let Template::Share(target) = &rule.template else {
-                return None;
-            };
+            let target = rule.template.shared()?;
             let TemplateChoice::Rule(by, found) = self.choice(target) else {
                 return None;
             };
-            let Template::Share(further) = &found.template else {
-                return None;
-            };
-            Some(TemplatesError::Chain {
-                index,
-                target: target.clone(),
-                by,
-                glob: found.glob.clone(),
-                further: further.clone(),
+            let further = found.template.shared()?;
+            Some(TemplatesError {
+                place: Some((index, "share")),
+                reason: format!(
+                    "\"{target}\" is itself to share \"{further}\", by template[{by}] with the \
+                     glob \"{}\"; share that one, or put a template for \"{target}\" before it",
+                    found.glob
+                ),
             })
         })
     }
@@ -172,7 +164,7 @@ impl Templates {
     /// The target is created even if names that fit no template are rejected.
     pub fn choice(&self, name: &SequenceName) -> TemplateChoice<'_> {
         let inner = &*self.0;
-        let names_it = |rule: &TemplateRule| matches!(&rule.template, Template::Share(target) if target == name);
+        let names_it = |rule: &TemplateRule| rule.template.shared() == Some(name);
         let rules = inner.rules.iter().enumerate();
         let mut fitting = rules.filter(|(_, rule)| !names_it(rule) && rule.glob.fits(name));
         if let Some((index, rule)) = fitting.next() {
@@ -224,8 +216,7 @@ impl Templates {
             let mut before = rules.iter().take(index);
             // A `share` does not apply to its target, so it never covers all names.
             let by = before.position(|earlier| {
-                matches!(earlier.template, Template::Definition(_))
-                    && earlier.glob.fits_all_of(&rule.glob)
+                earlier.template.shared().is_none() && earlier.glob.fits_all_of(&rule.glob)
             });
             by.map(|by| (index, by))
         });
@@ -379,7 +370,10 @@ mod tests {
             (vec![sharing("s?", "s2"), sharing("s*", "t")], 0),
         ] {
             let refused = templates(rules, true).unwrap_err();
-            assert!(matches!(refused, TemplatesError::Chain { .. }), "{refused}");
+            assert!(
+                refused.to_string().contains("is itself to share"),
+                "{refused}"
+            );
             assert_eq!(refused.place(), Some((at, "share")), "{refused}");
         }
         // With a definition before it, the `share` is no chain.
@@ -388,11 +382,11 @@ mod tests {
 
         let many = (0..=MAX).map(|n| counted(&format!("a{n}"), 1)).collect();
         let refused = templates(many, true).unwrap_err();
-        assert_eq!(
-            refused,
-            TemplatesError::TooMany {
-                n_templates: MAX + 1
-            }
+        assert_eq!(refused.place(), None);
+        let sentence = refused.to_string();
+        assert!(
+            sentence.contains(&format!("there are {};", MAX + 1)),
+            "{sentence}"
         );
     }
 }

@@ -1,4 +1,5 @@
-//! Gives the tests of this crate one seed, and checks that debug assertions are on.
+//! Gives the tests of this crate one seed and a reader of tables, and checks that debug assertions
+//! are on.
 //!
 //! A test prints the seed. So the output of a failed test shows which seed repeats the run.
 
@@ -44,6 +45,16 @@ pub(crate) fn properties() -> Config {
         rng_seed: RngSeed::Fixed(seed()),
         ..Config::default()
     }
+}
+
+/// Splits a table into its rows. The cells of a row are divided by ` | `.
+pub(crate) fn table<const N: usize>(rows: &'static str) -> impl Iterator<Item = [&'static str; N]> {
+    let rows = rows.lines().filter(|row| !row.trim().is_empty());
+    rows.map(|row| {
+        let cells: Vec<_> = row.split(" | ").map(str::trim).collect();
+        let cells = <[_; N]>::try_from(cells);
+        cells.unwrap_or_else(|cells| panic!("{cells:?} are not {N} cells"))
+    })
 }
 
 #[test]

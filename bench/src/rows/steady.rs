@@ -41,7 +41,7 @@ pub(crate) fn steady() -> Vec<Row> {
 /// block is reserved when at most the low-water mark is left and no other block follows. The rates
 /// are sampled each second.
 fn n_writes(policy: &BlockPolicy, per_s: u64) -> u64 {
-    let mut rates = Rates::new();
+    let mut rates = Rates::default();
     let (mut current, mut next, mut n_writes) = (0_u64, 0_u64, 0_u64);
     let n_looks = per_s.min(MAX_LOOKS);
     for second in 0..DAY_S {

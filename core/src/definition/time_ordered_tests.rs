@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::snowflake::{DEFAULT_EPOCH_MS, High, LayoutUnit, Parts};
+use crate::tests::table;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -82,52 +83,26 @@ fn what_a_layout_leaves_out_is_as_in_the_default_one() {
 
 #[test]
 fn a_wrong_layout_is_named_with_what_it_should_be() {
-    for (layout, said) in [
-        (
-            json!("54-bit"),
-            "`layout` must be an object with some of high, epoch",
-        ),
-        (json!(5), "or \"53-bit\", or null, not 5."),
-        (json!(true), "`layout` must be"),
-        (
-            json!({"widths": 1}),
-            "`layout.widths` is not a field; the fields are high, epoch, unit, time, worker, \
-             sequence.",
-        ),
-        (
-            json!({"high": "sequence"}),
-            "`layout.high` must be \"time\" or \"worker\", not",
-        ),
-        (
-            json!({"unit": "1 ms"}),
-            "`layout.unit` must be \"1ms\", \"10ms\" or \"1s\", not",
-        ),
-        (json!({"unit": 1}), "`layout.unit` must be"),
-        (
-            json!({"epoch": 1_767_225_600_000_i64}),
-            "`layout.epoch` must be an instant in RFC 3339",
-        ),
-        (json!({"epoch": "2026-01-01"}), "`layout.epoch` must be"),
-        (json!({"epoch": "1969-12-31T23:59:59Z"}), "from 1970 on"),
-        (
-            json!({"epoch": "2026-01-01T00:00:00.0001Z"}),
-            "whole milliseconds",
-        ),
-        (
-            json!({"time": "41"}),
-            "`layout.time` must be a whole number from 1 to 61",
-        ),
-        (
-            json!({"worker": 1.5}),
-            "`layout.worker` must be a whole number from 1 to 22",
-        ),
-        (
-            json!({"sequence": -1}),
-            "`layout.sequence` must be a whole number from 1 to 22",
-        ),
-        (json!({"time": null}), "`layout.time` must be"),
-    ] {
-        let detail = wrong(layout);
+    for [layout, said] in table(
+        r#"
+        "54-bit"                                 | `layout` must be an object with some of high, epoch
+        5                                        | or "53-bit", or null, not 5.
+        true                                     | `layout` must be
+        {"widths": 1}                            | `layout.widths` is not a field; the fields are high, epoch, unit, time, worker, sequence.
+        {"high": "sequence"}                     | `layout.high` must be "time" or "worker", not
+        {"unit": "1 ms"}                         | `layout.unit` must be "1ms", "10ms" or "1s", not
+        {"unit": 1}                              | `layout.unit` must be
+        {"epoch": 1767225600000}                 | `layout.epoch` must be an instant in RFC 3339
+        {"epoch": "2026-01-01"}                  | `layout.epoch` must be
+        {"epoch": "1969-12-31T23:59:59Z"}        | from 1970 on
+        {"epoch": "2026-01-01T00:00:00.0001Z"}   | whole milliseconds
+        {"time": "41"}                           | `layout.time` must be a whole number from 1 to 61
+        {"worker": 1.5}                          | `layout.worker` must be a whole number from 1 to 22
+        {"sequence": -1}                         | `layout.sequence` must be a whole number from 1 to 22
+        {"time": null}                           | `layout.time` must be
+        "#,
+    ) {
+        let detail = wrong(layout.parse().unwrap());
         assert!(detail.contains(said), "{detail}");
     }
     let twice = br#"{"layout": {"time": 40, "time": 41}}"#;
@@ -136,30 +111,20 @@ fn a_wrong_layout_is_named_with_what_it_should_be() {
 
 #[test]
 fn widths_that_are_no_layout_are_refused_by_field() {
-    for (layout, field, said) in [
-        (
-            json!({"time": 0}),
-            "layout.time",
-            "must be 1 to 61 bits, not 0",
-        ),
-        (json!({"time": 62}), "layout.time", "not 62"),
-        (json!({"worker": 0}), "layout.worker", "1 to 22 bits"),
-        (json!({"worker": 23}), "layout.worker", "not 23"),
-        (json!({"sequence": 0}), "layout.sequence", "1 to 22 bits"),
-        (json!({"sequence": 23}), "layout.sequence", "not 23"),
-        (
-            json!({"time": 42}),
-            "layout",
-            "63 bits at most, those of `time`",
-        ),
-        (json!({"time": 42}), "layout", "together, not 64"),
-        (
-            json!({"time": 19, "sequence": 12}),
-            "layout.time",
-            "`layout.time` and `layout.sequence` must have 32 bits or more together, not 31.",
-        ),
-    ] {
-        let error = snowflake(layout).unwrap_err();
+    for [layout, field, said] in table(
+        r#"
+        {"time": 0}                  | layout.time     | must be 1 to 61 bits, not 0
+        {"time": 62}                 | layout.time     | not 62
+        {"worker": 0}                | layout.worker   | 1 to 22 bits
+        {"worker": 23}               | layout.worker   | not 23
+        {"sequence": 0}              | layout.sequence | 1 to 22 bits
+        {"sequence": 23}             | layout.sequence | not 23
+        {"time": 42}                 | layout          | 63 bits at most, those of `time`
+        {"time": 42}                 | layout          | together, not 64
+        {"time": 19, "sequence": 12} | layout.time     | `layout.time` and `layout.sequence` must have 32 bits or more together, not 31.
+        "#,
+    ) {
+        let error = snowflake(layout.parse().unwrap()).unwrap_err();
         assert_eq!(error.field(), field, "{error}");
         assert!(error.to_string().contains(said), "{error}");
     }

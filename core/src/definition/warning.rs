@@ -73,26 +73,25 @@ impl Definition {
             of_left if of_left < self.block.max => (of_left, "1/4096 of what is left"),
             _ => (self.block.max, "`block.max`"),
         };
+        let is_known = rate > 0.0;
+        let needed = hold.as_secs_f64() * if is_known { rate } else { ASSUMED_RATE };
         let keeps_blocks = self.order == Order::Relaxed;
-        if rate <= 0.0 {
-            // `block.max` was chosen, so it is no surprise. The 1/4096 of a short sequence is one.
-            let is_short = (most as f64) < ASSUMED_RATE * hold.as_secs_f64();
-            let is_cut = most < self.block.max;
-            return (keeps_blocks && left > 0 && is_short && is_cut).then(|| {
-                format!(
-                    "A block has at most {most} numbers, {limit}: if callers take more than that \
-                     in `block.hold` ({hold}), what is in memory does not last for `hold` while \
-                     the database is away."
-                )
-            });
+        if !keeps_blocks || left == 0 || most as f64 >= needed {
+            return None;
         }
-        let needed = rate * hold.as_secs_f64();
-        let is_short = keeps_blocks && left > 0 && (most as f64) < needed;
-        is_short.then(|| {
-            format!(
+        if is_known {
+            return Some(format!(
                 "At {} numbers a second `block.hold` ({hold}) takes {needed:.0} numbers, and a \
                  block has at most {most}, {limit}: what is in memory does not always last for `hold`.",
                 shown(rate)
+            ));
+        }
+        // `block.max` was chosen, so it is no surprise. The 1/4096 of a short sequence is one.
+        (most < self.block.max).then(|| {
+            format!(
+                "A block has at most {most} numbers, {limit}: if callers take more than that in \
+                 `block.hold` ({hold}), what is in memory does not last for `hold` while the \
+                 database is away."
             )
         })
     }

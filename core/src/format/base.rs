@@ -23,8 +23,8 @@ pub(crate) enum Base {
 impl Base {
     /// Returns the base that a pattern names.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let named = [Self::Base36, Self::Base62, Self::Crockford];
-        named.into_iter().find(|base| base.name() == Some(name))
+        let mut named = [Self::Base36, Self::Base62, Self::Crockford].into_iter();
+        named.find(|base| base.name() == Some(name))
     }
 
     /// Returns the name of the base in a pattern; `None` for base 10, which has no name.
@@ -47,12 +47,7 @@ impl Base {
     }
 
     fn radix(self) -> u64 {
-        match self {
-            Self::Decimal => 10,
-            Self::Base36 => 36,
-            Self::Base62 => 62,
-            Self::Crockford => 32,
-        }
+        self.digits().len() as u64
     }
 
     /// Returns the characters that are digits of this base.

@@ -3,7 +3,7 @@
 //! A letter counts as two digits: A as 10 to Z as 35, in either case. Other characters that are no
 //! digits do not count. ISIN (ISO 6166) and IBAN (ISO 13616) do the same.
 
-use super::charset::CharSet;
+use std::iter;
 
 /// A method to compute check digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +26,8 @@ pub(crate) enum Check {
 impl Check {
     /// Returns the check that a pattern names.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let checks = [Self::Luhn, Self::Mod97];
-        checks.into_iter().find(|check| check.name() == name)
+        let mut all = [Self::Luhn, Self::Mod97].into_iter();
+        all.find(|check| check.name() == name)
     }
 
     /// Returns the name of the check in a pattern.
@@ -44,11 +44,6 @@ impl Check {
             Self::Luhn => 1,
             Self::Mod97 => 2,
         }
-    }
-
-    /// Returns the characters that the check prints.
-    pub(crate) fn charset(self) -> CharSet {
-        CharSet::DIGITS
     }
 
     /// Returns the check digits of a text, as a number. The text is what was printed before.
@@ -71,22 +66,16 @@ fn worth(byte: u8) -> Option<i64> {
 }
 
 fn luhn(text: &[u8]) -> i64 {
-    let mut is_doubled = true;
-    let mut sum = 0;
-    let mut add = |digit: i64| {
-        sum += match digit * 2 {
-            _ if !is_doubled => digit,
-            twice if twice > 9 => twice - 9,
-            twice => twice,
-        };
-        is_doubled = !is_doubled;
-    };
-    for worth in text.iter().rev().filter_map(|byte| worth(*byte)) {
-        add(worth % 10);
-        if worth > 9 {
-            add(worth / 10);
-        }
-    }
+    let worths = text.iter().rev().filter_map(|byte| worth(*byte));
+    let digits = worths.flat_map(|worth| {
+        let tens = (worth > 9).then_some(worth / 10);
+        iter::once(worth % 10).chain(tens)
+    });
+    let weighted = digits.zip([2, 1].into_iter().cycle());
+    let sum: i64 = weighted
+        .map(|(digit, weight)| digit * weight)
+        .map(|product| product / 10 + product % 10)
+        .sum();
     (10 - sum % 10) % 10
 }
 

@@ -1,8 +1,8 @@
 //! Prints calendar periods by the parts of their dates, and says which periods exist.
 
-use jiff::civil::{Date, ISOWeekDate, Weekday};
+use jiff::civil::Date;
 
-use crate::period::PeriodKind;
+use crate::period::{CalendarUnit, PeriodKind, YearStart};
 
 /// A part of the date that names a calendar period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +62,10 @@ impl DatePart {
             Self::ShortYear => period.get(2..4),
             Self::Month => period.get(4..6),
             Self::Day => period.get(6..8),
-            Self::DayOfYear => return day_of_year(period).unwrap_or_default(),
+            Self::DayOfYear => {
+                let day = CalendarUnit::Day.read(period).map(Date::day_of_year);
+                return day.map_or_else(String::new, |day| format!("{day:03}"));
+            }
         };
         part.unwrap_or_default().to_owned()
     }
@@ -79,13 +82,6 @@ pub(crate) fn length(kind: PeriodKind) -> Option<usize> {
     }
 }
 
-/// Returns the day of the year for a day: `324` for `20261120`.
-fn day_of_year(period: &str) -> Option<String> {
-    let (year, month, day) = (period.get(..4)?, period.get(4..6)?, period.get(6..8)?);
-    let date = Date::new(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
-    Some(format!("{:03}", date.ok()?.day_of_year()))
-}
-
 /// Returns the month and the day for a day of the year, such as `1120`; `None` if the year has no
 /// such day.
 pub(crate) fn month_and_day(year: &str, day_of_year: &str) -> Option<String> {
@@ -98,27 +94,9 @@ pub(crate) fn month_and_day(year: &str, day_of_year: &str) -> Option<String> {
 
 /// Returns whether a period of a calendar kind exists, in the years 1 to 9999.
 pub(crate) fn exists(kind: PeriodKind, period: &str) -> bool {
-    let number = |from: usize, to: usize| -> Option<i16> {
-        let text = period.get(from..to)?;
-        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then(|| text.parse().ok()).flatten()
-    };
-    let two = |from: usize| i8::try_from(number(from, from + 2)?).ok();
-    let fits = || {
-        let year = number(0, 4).filter(|year| *year > 0)?;
-        let exists = match kind {
-            PeriodKind::None | PeriodKind::Keyed => false,
-            PeriodKind::Year => true,
-            PeriodKind::Month => Date::new(year, two(4)?, 1).is_ok(),
-            PeriodKind::Day => Date::new(year, two(4)?, two(6)?).is_ok(),
-            PeriodKind::Week => {
-                let week = ISOWeekDate::new(year, two(5)?, Weekday::Monday);
-                period.get(4..5) == Some("W") && week.is_ok()
-            }
-        };
-        Some(exists)
-    };
-    length(kind) == Some(period.len()) && fits().unwrap_or(false)
+    let unit = CalendarUnit::of(kind, YearStart::NEW_YEAR);
+    let first = unit.and_then(|unit| unit.read(period));
+    first.is_some_and(|first| first.year() > 0)
 }
 
 #[cfg(test)]

@@ -70,15 +70,14 @@ impl Format {
         let mut places = Vec::new();
         for part in parts {
             let length = self.length(part);
-            if let Some(text) = part.text() {
-                let at = places.len();
-                places.extend(text.bytes().map(CharSet::one));
-                if backwards && let Some(text) = places.get_mut(at..) {
-                    text.reverse();
-                }
-            } else {
-                places.extend(std::iter::repeat_n(self.characters(part), length.least));
+            let mut of_part = match part.text() {
+                Some(text) => text.bytes().map(CharSet::one).collect(),
+                None => vec![self.characters(part); length.least],
+            };
+            if backwards {
+                of_part.reverse();
             }
+            places.append(&mut of_part);
             if length.fixed().is_none() {
                 break;
             }
@@ -91,8 +90,7 @@ impl Format {
         match part {
             FormatPart::Text(text) => CharSet::of(text.as_bytes()),
             FormatPart::Value => self.digits(),
-            FormatPart::Date(_) => CharSet::DIGITS,
-            FormatPart::Check(check) => check.charset(),
+            FormatPart::Date(_) | FormatPart::Check(_) => CharSet::DIGITS,
             FormatPart::Period => match self.kind {
                 PeriodKind::Week => CharSet::DIGITS.or(CharSet::one(b'W')),
                 PeriodKind::Keyed => CharSet::of(KEY_CHARACTERS),

@@ -10,6 +10,11 @@ use super::overflow::Overflow;
 /// and one number together.
 pub(crate) const MAX_PATTERN: usize = 128;
 
+/// Lists the fields of patterns, for messages.
+const FIELDS: &str = "`{value}` `{value:06}` `{value:b36}` `{value:b62:06}` `{value:crockford}` \
+                      `{period}` `{yyyy}` `{yy}` `{MM}` `{dd}` `{JJJ}` `{check:luhn}` \
+                      `{check:mod97}`";
+
 /// A part of a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum FormatPart {
@@ -78,24 +83,13 @@ impl NumberFormat {
     ///
     /// `None` if they are no arguments of `value`.
     fn read(arguments: &[&str], at: usize) -> Result<Option<Self>, FormatError> {
-        let (base, padding) = match arguments {
-            [] => (Base::Decimal, None),
-            [argument] => match Base::named(argument) {
-                Some(base) => (base, None),
-                None => (Base::Decimal, Some(*argument)),
-            },
-            [base, padding] => match Base::named(base) {
-                Some(base) => (base, Some(*padding)),
-                None => return Ok(None),
-            },
+        let named = arguments.first().and_then(|name| Base::named(name));
+        let base = named.unwrap_or(Base::Decimal);
+        let padding = match arguments.get(usize::from(named.is_some())..) {
+            Some([]) => return Ok(Some(Self { base, width: 0 })),
+            Some([padding]) if is_number(padding) => padding,
             _ => return Ok(None),
         };
-        let Some(padding) = padding else {
-            return Ok(Some(Self { base, width: 0 }));
-        };
-        if padding.is_empty() || !padding.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Ok(None);
-        }
         let most = base.most_digits();
         let width = padding
             .strip_prefix('0')
@@ -103,11 +97,10 @@ impl NumberFormat {
         let width = width.and_then(|width| width.parse().ok());
         match width.filter(|width| (1..=most).contains(width)) {
             Some(width) => Ok(Some(Self { base, width })),
-            None => Err(FormatError::Padding {
-                padding: padding.to_owned(),
-                at,
-                most,
-            }),
+            None => Err(FormatError::new(format!(
+                "has the padding `{padding}` in the field at character {at}; it is 0 and a width \
+                 of 1 to {most}, the most digits that a number has in this base, as in `06`"
+            ))),
         }
     }
 }
@@ -116,13 +109,13 @@ impl Pattern {
     /// Parses a pattern.
     pub(crate) fn parse(pattern: &str) -> Result<Self, FormatError> {
         check_characters(pattern)?;
-        let mut found = Found::default();
+        let (mut parts, mut number) = (Vec::new(), None);
         let mut rest = pattern.char_indices().map(|(at, c)| (at + 1, c)).peekable();
         while let Some((at, character)) = rest.next() {
-            let is_doubled = rest.next_if(|(_, next)| *next == character).is_some();
+            let is_doubled = matches!(character, '{' | '}')
+                && rest.next_if(|(_, next)| *next == character).is_some();
             match (character, is_doubled) {
-                ('{' | '}', true) => found.text(character),
-                ('}', false) => return Err(FormatError::Unbalanced { brace: '}', at }),
+                ('}', false) => return Err(unbalanced('}', at)),
                 ('{', false) => {
                     let field: String = rest
                         .by_ref()
@@ -131,69 +124,74 @@ impl Pattern {
                     // Positions count from 1, so the closing brace is after the opening brace and
                     // the field.
                     if pattern.as_bytes().get(at + field.len()) != Some(&b'}') {
-                        return Err(FormatError::Unbalanced { brace: '{', at });
+                        return Err(unbalanced('{', at));
                     }
-                    found.field(&field, at)?;
+                    parts.push(read_field(&field, at, &mut number)?);
                 }
-                (literal, _) => {
-                    found.text(literal);
-                    if is_doubled {
-                        found.text(literal);
-                    }
-                }
+                (literal, _) => push_text(&mut parts, literal.encode_utf8(&mut [0; 4])),
             }
         }
-        let number = found.number.ok_or(FormatError::NoValue)?;
+        let no_value = || FormatError::new("has no `{value}`, without which ids repeat");
         Ok(Self {
-            parts: found.parts,
-            number,
+            parts,
+            number: number.ok_or_else(no_value)?,
         })
     }
 }
 
-/// The parts that were read of a pattern so far.
-#[derive(Default)]
-struct Found {
-    parts: Vec<FormatPart>,
-    number: Option<NumberFormat>,
+/// Reads the text between two braces. `number` gets the number's format, which is read once.
+fn read_field(
+    field: &str,
+    at: usize,
+    number: &mut Option<NumberFormat>,
+) -> Result<FormatPart, FormatError> {
+    let mut words = field.split(':');
+    let name = words.next().unwrap_or_default();
+    let arguments: Vec<&str> = words.collect();
+    let part = match (name, arguments.as_slice()) {
+        ("value", arguments) => {
+            let read = NumberFormat::read(arguments, at)?;
+            if read.is_some() && number.is_some() {
+                return Err(FormatError::new(format!(
+                    "has a second field for the value at character {at}; it may have one"
+                )));
+            }
+            *number = number.or(read);
+            read.map(|_| FormatPart::Value)
+        }
+        ("check", [check]) => Check::named(check).map(FormatPart::Check),
+        ("period", []) => Some(FormatPart::Period),
+        (name, []) => {
+            let mut parts = DatePart::ALL.into_iter();
+            parts.find(|part| part.name() == name).map(FormatPart::Date)
+        }
+        _ => None,
+    };
+    part.ok_or_else(|| {
+        FormatError::new(format!(
+            "has the unknown field `{{{field}}}` at character {at}; the fields are {FIELDS}"
+        ))
+    })
 }
 
-impl Found {
-    fn text(&mut self, literal: char) {
-        if let Some(FormatPart::Text(text)) = self.parts.last_mut() {
-            text.push(literal);
-        } else {
-            self.parts.push(FormatPart::Text(literal.to_string()));
-        }
+/// Appends a text to parts. It becomes one part with a text before it.
+pub(crate) fn push_text(parts: &mut Vec<FormatPart>, text: &str) {
+    if let Some(FormatPart::Text(before)) = parts.last_mut() {
+        before.push_str(text);
+    } else {
+        parts.push(FormatPart::Text(text.to_owned()));
     }
+}
 
-    fn field(&mut self, field: &str, at: usize) -> Result<(), FormatError> {
-        let unknown = || FormatError::UnknownField {
-            field: field.to_owned(),
-            at,
-        };
-        let mut words = field.split(':');
-        let name = words.next().unwrap_or_default();
-        let arguments: Vec<&str> = words.collect();
-        let part = match (name, arguments.as_slice()) {
-            ("value", arguments) => {
-                let number = NumberFormat::read(arguments, at)?.ok_or_else(unknown)?;
-                if self.number.replace(number).is_some() {
-                    return Err(FormatError::SecondValue { at });
-                }
-                FormatPart::Value
-            }
-            ("check", [check]) => FormatPart::Check(Check::named(check).ok_or_else(unknown)?),
-            ("period", []) => FormatPart::Period,
-            (name, []) => {
-                let part = DatePart::ALL.into_iter().find(|part| part.name() == name);
-                FormatPart::Date(part.ok_or_else(unknown)?)
-            }
-            _ => return Err(unknown()),
-        };
-        self.parts.push(part);
-        Ok(())
-    }
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn unbalanced(brace: char, at: usize) -> FormatError {
+    FormatError::new(format!(
+        "has a `{brace}` at character {at} without its counterpart; one to be printed is written \
+         `{brace}{brace}`"
+    ))
 }
 
 /// Refuses characters that an id may not have.
@@ -203,14 +201,19 @@ impl Found {
 fn check_characters(pattern: &str) -> Result<(), FormatError> {
     let length = pattern.chars().count();
     if length > MAX_PATTERN {
-        return Err(FormatError::TooLong { length });
+        return Err(FormatError::new(format!(
+            "may have at most {MAX_PATTERN} characters, not {length}"
+        )));
     }
     let is_bad = |c: &char| !(' '..='~').contains(c) || matches!(c, '"' | '\\');
     if let Some((at, found)) = (1..).zip(pattern.chars()).find(|(_, c)| is_bad(c)) {
-        return Err(FormatError::BadCharacter { found, at });
+        return Err(FormatError::new(format!(
+            "has {found:?} at character {at}; an id has printable ASCII characters only, but not \
+             `\"` and `\\`"
+        )));
     }
     if pattern.starts_with(' ') || pattern.ends_with(' ') {
-        return Err(FormatError::OuterBlank);
+        return Err(FormatError::new("starts or ends with a blank"));
     }
     Ok(())
 }

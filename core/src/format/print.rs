@@ -2,24 +2,17 @@
 
 use super::Format;
 use super::base::Base;
-use super::check_digit::Check;
 use super::date;
-use super::parse::{FormatPart, NumberFormat};
-use crate::period::Period;
+use super::parse::{FormatPart, NumberFormat, push_text};
+use crate::period::{Period, PeriodKind};
 
 /// Prints the numbers of one period. What is the same for all numbers is computed once.
 #[derive(Clone, Debug)]
 pub struct Printer {
-    pieces: Vec<Piece>,
+    /// The parts of the format. A text is in the place of the period and of each part of its date.
+    parts: Vec<FormatPart>,
     number: NumberFormat,
     room: usize,
-}
-
-#[derive(Clone, Debug)]
-enum Piece {
-    Text(String),
-    Value,
-    Check(Check),
 }
 
 impl Format {
@@ -27,41 +20,20 @@ impl Format {
     #[must_use]
     pub fn printer(&self, period: &Period) -> Printer {
         let period = period.as_str();
-        let mut pieces: Vec<Piece> = Vec::with_capacity(self.parts.len());
-        let mut text = String::new();
+        let mut parts = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
-            let piece = match part {
-                FormatPart::Text(literal) => {
-                    text.push_str(literal);
-                    continue;
-                }
-                FormatPart::Period => {
-                    text.push_str(period);
-                    continue;
-                }
-                FormatPart::Date(part) => {
-                    text.push_str(&part.of(period));
-                    continue;
-                }
-                FormatPart::Value => Piece::Value,
-                FormatPart::Check(check) => Piece::Check(*check),
-            };
-            if !text.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut text)));
+            match part {
+                FormatPart::Text(literal) => push_text(&mut parts, literal),
+                FormatPart::Period => push_text(&mut parts, period),
+                FormatPart::Date(part) => push_text(&mut parts, &part.of(period)),
+                FormatPart::Value | FormatPart::Check(_) => parts.push(part.clone()),
             }
-            pieces.push(piece);
         }
-        if !text.is_empty() {
-            pieces.push(Piece::Text(text));
-        }
-        let room = pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => text.len(),
-            Piece::Value => self.number.base.most_digits(),
-            Piece::Check(check) => check.length(),
-        });
-        let room = room.sum();
+        let n_digits = self.number.base.most_digits();
+        let others = parts.iter().filter(|part| **part != FormatPart::Value);
+        let room = n_digits + others.map(|part| self.length(part).most).sum::<usize>();
         Printer {
-            pieces,
+            parts,
             number: self.number,
             room,
         }
@@ -78,7 +50,7 @@ impl Format {
     pub(crate) fn has_period(&self, period: &str) -> bool {
         match date::length(self.kind) {
             Some(_) => date::exists(self.kind, period),
-            None if period.is_empty() => self.kind == crate::period::PeriodKind::None,
+            None if period.is_empty() => self.kind == PeriodKind::None,
             None => Period::parse(period).is_ok(),
         }
     }
@@ -88,14 +60,16 @@ impl Printer {
     /// Appends a number as it is printed. If `out` has [`room`](Self::room), nothing is allocated.
     pub fn print(&self, value: i64, out: &mut String) {
         let start = out.len();
-        for piece in &self.pieces {
-            match piece {
-                Piece::Text(text) => out.push_str(text),
-                Piece::Value => self.number.base.print(value, self.number.width, out),
-                Piece::Check(check) => {
+        for part in &self.parts {
+            match part {
+                FormatPart::Text(text) => out.push_str(text),
+                FormatPart::Value => self.number.base.print(value, self.number.width, out),
+                FormatPart::Check(check) => {
                     let before = out.as_bytes().get(start..).unwrap_or_default();
                     Base::Decimal.print(check.of(before), check.length(), out);
                 }
+                // A printer has texts in their place.
+                FormatPart::Period | FormatPart::Date(_) => {}
             }
         }
     }

@@ -5,7 +5,7 @@ use super::date::{self, DatePart};
 use super::error::InvalidId;
 use super::parse::FormatPart;
 use crate::definition::Definition;
-use crate::period::{Period, PeriodKind};
+use crate::period::Period;
 
 /// Bounds how many characters of a caller's text a message shows.
 const SHOWN: usize = 40;
@@ -23,7 +23,7 @@ impl Definition {
         let read = match today {
             Ok(format) => format.read(id),
             // A definition is created only if its format can be parsed.
-            Err(_) => Err(InvalidId::Length { length: id.len() }),
+            Err(_) => Err(of_other_length(id)),
         };
         read.or_else(|refused| {
             let former = self.former_formats.iter().rev();
@@ -44,32 +44,35 @@ impl Format {
         let cut = self.cut(id)?;
         let mut number = None;
         let mut at = 0;
-        for (part, text) in self.parts.iter().zip(cut.iter().copied()) {
+        for (part, &text) in self.parts.iter().zip(&cut) {
             match part {
                 FormatPart::Text(expected) if text == expected => {}
-                FormatPart::Period | FormatPart::Date(_) => {}
                 FormatPart::Text(expected) => {
-                    return Err(InvalidId::Literal {
-                        expected: expected.clone(),
-                        at: at + 1,
-                        found: text.to_owned(),
-                    });
+                    return Err(InvalidId::new(format!(
+                        "An id of this sequence has {expected:?} at character {}; this one has \
+                         {text:?}.",
+                        at + 1
+                    )));
                 }
                 FormatPart::Value => number = Some(self.number(text, at)?),
+                FormatPart::Period | FormatPart::Date(_) => {}
                 FormatPart::Check(check) => {
                     let before = id.as_bytes().get(..at).unwrap_or_default();
                     let expected = format!("{:0width$}", check.of(before), width = check.length());
                     if text != expected {
-                        let found = text.to_owned();
-                        return Err(InvalidId::CheckDigits { found, at: at + 1 });
+                        return Err(InvalidId::new(format!(
+                            "The check digits {text:?} at character {} do not fit what stands \
+                             before them: a character is wrong.",
+                            at + 1
+                        )));
                     }
                 }
             }
             at += text.len();
         }
-        let period = self.label(&cut);
+        let period = self.period_of(&cut);
         if !self.has_period(&period) {
-            return Err(InvalidId::Period { found: period });
+            return Err(InvalidId::no_period(&period));
         }
         let period = Period::from_stored(&period);
         // A format without a value cannot be created.
@@ -81,12 +84,10 @@ impl Format {
 
     /// Cuts an id into as many texts as the format has parts.
     fn cut<'a>(&self, id: &'a str) -> Result<Vec<&'a str>, InvalidId> {
-        let length = || InvalidId::Length {
-            length: id.chars().count(),
-        };
+        let length = || of_other_length(id);
         let lengths: Vec<_> = self.parts.iter().map(|part| self.length(part)).collect();
         let fixed: usize = lengths.iter().filter_map(|length| length.fixed()).sum();
-        let mut free = id.len().checked_sub(fixed).ok_or_else(length)?;
+        let free = id.len().checked_sub(fixed).ok_or_else(length)?;
         let n_varying = lengths
             .iter()
             .filter(|length| length.fixed().is_none())
@@ -106,17 +107,15 @@ impl Format {
             if !(bounds.least..=bounds.most).contains(&wanted) {
                 return Err(length());
             }
-            if bounds.fixed().is_none() {
-                free -= wanted;
-            }
             let (text, behind) = rest.split_at_checked(wanted).ok_or_else(length)?;
             cut.push(text);
             rest = behind;
         }
-        if free > 0 || !rest.is_empty() {
-            return Err(length());
+        if rest.is_empty() {
+            Ok(cut)
+        } else {
+            Err(length())
         }
-        Ok(cut)
     }
 
     /// Returns how many characters the value has, if the length of the key varies, too.
@@ -127,8 +126,8 @@ impl Format {
     fn run_of_digits(&self, id: &str) -> usize {
         let digits = self.digits();
         let fixed = |part: &FormatPart| self.length(part).fixed();
-        let at = |wanted: &FormatPart| self.parts.iter().position(|part| part == wanted);
-        let (value, key) = (at(&FormatPart::Value), at(&FormatPart::Period));
+        let value = self.place_of(&FormatPart::Value);
+        let key = self.place_of(&FormatPart::Period);
         let value_at = value.unwrap_or_default();
         let bytes = id.as_bytes();
         if key < value {
@@ -145,50 +144,54 @@ impl Format {
         run.saturating_sub(checks.filter_map(fixed).sum())
     }
 
-    /// Returns the period, as far as the parts of an id show it. `cut` has their texts.
-    fn label(&self, cut: &[&str]) -> String {
+    /// Returns the period, as far as the parts of an id show it.
+    fn period_of(&self, cut: &[&str]) -> String {
         let told = |wanted: FormatPart| {
             let mut parts = self.parts.iter().zip(cut).rev();
-            parts
-                .find(|(part, _)| **part == wanted)
-                .map(|(_, text)| *text)
+            let told = parts.find(|(part, _)| **part == wanted);
+            told.map(|(_, text)| *text)
         };
-        let part = |part| told(FormatPart::Date(part));
         if let Some(period) = told(FormatPart::Period) {
             return period.to_owned();
         }
-        if self.kind == PeriodKind::None {
-            return String::new();
-        }
-        let year = part(DatePart::Year).unwrap_or_default();
-        let month = part(DatePart::Month).unwrap_or_default();
-        let day = part(DatePart::Day).unwrap_or_default();
-        match (self.kind, part(DatePart::DayOfYear)) {
-            (PeriodKind::Day, Some(of_year)) if month.is_empty() || day.is_empty() => {
+        let date = |part| told(FormatPart::Date(part));
+        let year = date(DatePart::Year).unwrap_or_default();
+        match (
+            date(DatePart::Month),
+            date(DatePart::Day),
+            date(DatePart::DayOfYear),
+        ) {
+            (None, _, Some(of_year)) | (_, None, Some(of_year)) => {
                 let in_year = date::month_and_day(year, of_year);
                 format!("{year}{}", in_year.unwrap_or_else(|| of_year.to_owned()))
             }
-            _ => format!("{year}{month}{day}"),
+            (month, day, _) => {
+                format!(
+                    "{year}{}{}",
+                    month.unwrap_or_default(),
+                    day.unwrap_or_default()
+                )
+            }
         }
     }
 
     fn number(&self, text: &str, at: usize) -> Result<i64, InvalidId> {
         let number = self.number.base.read(text);
-        number.ok_or_else(|| InvalidId::Digits {
-            found: shown(text),
-            at: at + 1,
-            field: self.number.field(),
+        number.ok_or_else(|| {
+            InvalidId::new(format!(
+                "{:?} at character {} is no number as `{{{}}}` prints it, or one above 2^63 - 1.",
+                text.chars().take(SHOWN).collect::<String>(),
+                at + 1,
+                self.number.field()
+            ))
         })
     }
 
     fn check_range(&self, value: i64) -> Result<(), InvalidId> {
         let (start, step, limit) = (self.start, self.step, self.limit);
         if !(start..=limit).contains(&value) {
-            return Err(InvalidId::OutOfRange {
-                value,
-                start,
-                limit,
-            });
+            let has = format!("has {start} to {limit}");
+            return Err(InvalidId::not_of_the_sequence(value, &has));
         }
         if value
             .abs_diff(start)
@@ -196,7 +199,8 @@ impl Format {
         {
             Ok(())
         } else {
-            Err(InvalidId::OffStep { value, start, step })
+            let goes = format!("goes from {start} in steps of {step}");
+            Err(InvalidId::not_of_the_sequence(value, &goes))
         }
     }
 
@@ -212,10 +216,15 @@ impl Format {
         let alike = printed.bytes().zip(id.bytes());
         let alike = alike.take_while(|(printed, found)| printed == found);
         let at = alike.count() + 1;
-        Err(InvalidId::NotAsPrinted { value, at })
+        Err(InvalidId::new(format!(
+            "The number {value} is printed otherwise by this sequence, from character {at} on."
+        )))
     }
 }
 
-fn shown(text: &str) -> String {
-    text.chars().take(SHOWN).collect()
+fn of_other_length(id: &str) -> InvalidId {
+    let length = id.chars().count();
+    InvalidId::new(format!(
+        "An id of this sequence does not have {length} characters."
+    ))
 }

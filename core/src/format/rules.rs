@@ -57,7 +57,9 @@ impl Format {
         let highest = self.number.highest(self.overflow);
         if self.start > highest {
             let start = self.start;
-            return Err(FormatError::TooNarrow { highest, start });
+            return Err(FormatError::new(format!(
+                "has room for numbers up to {highest}, and `start` is {start}"
+            )));
         }
         Ok(())
     }
@@ -86,6 +88,11 @@ impl Format {
         }
     }
 
+    /// Returns the index of the first part that equals `wanted`.
+    pub(crate) fn place_of(&self, wanted: &FormatPart) -> Option<usize> {
+        self.parts.iter().position(|part| part == wanted)
+    }
+
     /// Returns the characters that numbers are printed with.
     pub(crate) fn digits(&self) -> CharSet {
         self.number.base.charset()
@@ -102,12 +109,13 @@ impl Format {
             }
             _ => None,
         });
-        match neighbour {
+        match neighbour.map(char::from) {
             None => Ok(()),
-            Some(literal) => Err(FormatError::Mistakable {
-                literal: char::from(literal),
-                field: self.number.field(),
-            }),
+            Some(literal) => Err(FormatError::new(format!(
+                "has `{literal}` next to `{{{}}}`, where it could be mistaken for one of its \
+                 digits; put another character between them, such as `-`",
+                self.number.field()
+            ))),
         }
     }
 
@@ -121,51 +129,65 @@ impl Format {
                 FormatPart::Value => is_behind_value = true,
                 FormatPart::Check(_) if is_behind_value => {}
                 FormatPart::Check(check) => {
-                    let check = check.name();
-                    return Err(FormatError::CheckBeforeValue { check });
+                    return Err(FormatError::new(format!(
+                        "has `{{check:{}}}` before the value; it covers what is printed before it, \
+                         so it stands behind",
+                        check.name()
+                    )));
                 }
                 FormatPart::Period if self.kind == PeriodKind::None => {
-                    return Err(FormatError::NotOfThePeriod {
-                        field: "period",
-                        why: "and counts without periods: leave it out or set `period`",
-                    });
+                    return Err(self.not_of_the_period("period"));
                 }
                 FormatPart::Period => {}
                 FormatPart::Date(part) if part.is_part_of(self.kind) => {}
                 FormatPart::Date(part) => {
-                    return Err(FormatError::NotOfThePeriod {
-                        field: part.name(),
-                        why: why_not(self.kind),
-                    });
+                    return Err(self.not_of_the_period(part.name()));
                 }
             }
         }
         Ok(())
     }
 
+    /// Refuses a field that the definition's periods do not have.
+    fn not_of_the_period(&self, field: &str) -> FormatError {
+        let why = match self.kind {
+            PeriodKind::None => "and counts without periods: leave it out or set `period`",
+            PeriodKind::Keyed => "which a caller's key does not tell: write `{period}`",
+            PeriodKind::Week => {
+                "which an ISO week does not tell: write `{period}`, `{yyyy}` is its week-year"
+            }
+            PeriodKind::Day | PeriodKind::Month | PeriodKind::Year => {
+                "which is finer than the definition's `period`"
+            }
+        };
+        FormatError::new(format!("has `{{{field}}}`, {why}"))
+    }
+
     /// Checks that the parts show the period.
     fn check_period(&self) -> Result<(), FormatError> {
-        let has = |part: DatePart| self.parts.contains(&FormatPart::Date(part));
+        use DatePart::{Day, DayOfYear, Month, Year};
+        let has = |parts: &[DatePart]| {
+            let mut parts = parts.iter().map(|part| FormatPart::Date(*part));
+            parts.all(|part| self.parts.contains(&part))
+        };
         if self.kind == PeriodKind::None || self.parts.contains(&FormatPart::Period) {
             return Ok(());
         }
         let (is_told, needed) = match self.kind {
             PeriodKind::None | PeriodKind::Keyed | PeriodKind::Week => (false, "`{period}`"),
-            PeriodKind::Year => (has(DatePart::Year), "`{period}` or `{yyyy}`"),
-            PeriodKind::Month => (
-                has(DatePart::Year) && has(DatePart::Month),
-                "`{period}`, or `{yyyy}` and `{MM}`",
-            ),
+            PeriodKind::Year => (has(&[Year]), "`{period}` or `{yyyy}`"),
+            PeriodKind::Month => (has(&[Year, Month]), "`{period}`, or `{yyyy}` and `{MM}`"),
             PeriodKind::Day => (
-                has(DatePart::Year)
-                    && (has(DatePart::DayOfYear) || (has(DatePart::Month) && has(DatePart::Day))),
+                has(&[Year, DayOfYear]) || has(&[Year, Month, Day]),
                 "`{period}`, or `{yyyy}` with `{MM}` and `{dd}` or with `{JJJ}`",
             ),
         };
         if is_told {
             Ok(())
         } else {
-            Err(FormatError::PeriodLost { needed })
+            Err(FormatError::new(format!(
+                "does not tell the periods apart, so ids would repeat: it needs {needed}"
+            )))
         }
     }
 
@@ -177,13 +199,17 @@ impl Format {
             .iter()
             .filter(|part| **part == FormatPart::Period);
         if keys.filter(|part| varies(part)).count() > 1 {
-            return Err(FormatError::SecondKey);
+            return Err(FormatError::new(
+                "has `{period}` twice; keys vary in length, so it may have one",
+            ));
         }
         if self.parts.iter().filter(|part| varies(part)).count() < 2 {
             return Ok(());
         }
-        let at = |wanted: &FormatPart| self.parts.iter().position(|part| part == wanted);
-        let (value, key) = (at(&FormatPart::Value), at(&FormatPart::Period));
+        let (value, key) = (
+            self.place_of(&FormatPart::Value),
+            self.place_of(&FormatPart::Period),
+        );
         let (Some(value), Some(key)) = (value, key) else {
             return Ok(());
         };
@@ -197,20 +223,12 @@ impl Format {
         };
         match neighbour {
             Some(literal) if !self.digits().has(literal) => Ok(()),
-            _ => Err(FormatError::Inseparable),
-        }
-    }
-}
-
-fn why_not(kind: PeriodKind) -> &'static str {
-    match kind {
-        PeriodKind::None => "and counts without periods: leave it out or set `period`",
-        PeriodKind::Keyed => "which a caller's key does not tell: write `{period}`",
-        PeriodKind::Week => {
-            "which an ISO week does not tell: write `{period}`, `{yyyy}` is its week-year"
-        }
-        PeriodKind::Day | PeriodKind::Month | PeriodKind::Year => {
-            "which is finer than the definition's `period`"
+            _ => Err(FormatError::new(
+                "cannot always be read back: the keys of `{period}` vary in length, so put a \
+                 character that is no digit of the value, such as `-`, between it and the value, \
+                 next to the value; or give the value a fixed width, as in `{value:06}`, with \
+                 `overflow` \"refuse\"",
+            )),
         }
     }
 }

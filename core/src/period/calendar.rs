@@ -16,10 +16,7 @@ use super::{
     year_start::YearStart,
     zone,
 };
-use crate::{
-    definition::{Definition, Span},
-    period::PeriodKind,
-};
+use crate::definition::{Definition, Span};
 
 /// The calendar of a sequence whose periods are days, weeks, months or years. Clones share the
 /// zone.
@@ -49,15 +46,9 @@ impl Calendar {
     /// of the year is invalid, which no checked definition has.
     #[must_use]
     pub fn of(definition: &Definition) -> Option<Self> {
-        let unit = match definition.period {
-            PeriodKind::None | PeriodKind::Keyed => return None,
-            PeriodKind::Day => CalendarUnit::Day,
-            PeriodKind::Week => CalendarUnit::Week,
-            PeriodKind::Month => CalendarUnit::Month,
-            PeriodKind::Year => CalendarUnit::Year(YearStart::parse(&definition.year_starts).ok()?),
-        };
+        let year_start = YearStart::parse(&definition.year_starts).ok()?;
         Some(Self {
-            unit,
+            unit: CalendarUnit::of(definition.period, year_start)?,
             cutover: Cutover::parse(&definition.cutover).ok()?,
             zone: zone::find(&definition.time_zone)?,
         })

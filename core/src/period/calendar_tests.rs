@@ -60,18 +60,11 @@ fn shown(ms: i64) -> String {
     Timestamp::from_millisecond(ms).unwrap().to_string()
 }
 
-/// Returns the text of a period, its beginning and its end.
-fn spelled(period: &CalendarPeriod) -> (String, String, String) {
-    (
-        period.period.to_string(),
-        shown(period.from_ms),
-        shown(period.until_ms),
-    )
-}
-
-fn is_spelled(period: &CalendarPeriod, label: &str, from: &str, until: &str) {
-    let expected = (label.to_owned(), from.to_owned(), until.to_owned());
-    assert_eq!(spelled(period), expected);
+/// Checks the text of a period, its beginning and its end.
+fn is_spelled(period: &CalendarPeriod, expected: &str) {
+    let (from, until) = (shown(period.from_ms), shown(period.until_ms));
+    let spelled = format!("{} from {from} until {until}", period.period);
+    assert_eq!(spelled, expected);
 }
 
 /// Returns whether local time reaches `local` exactly at `ms`, and not a millisecond earlier.
@@ -190,16 +183,12 @@ fn the_days_of_berlin_have_23_hours_and_25_when_the_clock_is_changed() {
     let spring = calendar.named("20260329").unwrap();
     is_spelled(
         &spring,
-        "20260329",
-        "2026-03-28T23:00:00Z",
-        "2026-03-29T22:00:00Z",
+        "20260329 from 2026-03-28T23:00:00Z until 2026-03-29T22:00:00Z",
     );
     let autumn = calendar.named("20261025").unwrap();
     is_spelled(
         &autumn,
-        "20261025",
-        "2026-10-24T22:00:00Z",
-        "2026-10-25T23:00:00Z",
+        "20261025 from 2026-10-24T22:00:00Z until 2026-10-25T23:00:00Z",
     );
 }
 
@@ -211,17 +200,13 @@ fn a_cut_over_that_is_left_out_or_comes_twice_is_where_the_clock_first_reaches_i
     let spring = calendar.at(at("2026-03-29T01:00:00Z"));
     is_spelled(
         &spring,
-        "20260330",
-        "2026-03-29T01:00:00Z",
-        "2026-03-30T00:30:00Z",
+        "20260330 from 2026-03-29T01:00:00Z until 2026-03-30T00:30:00Z",
     );
     // On 25 October the time from 02:00 to 03:00 comes twice. The day begins at the first 02:30.
     let autumn = calendar.at(at("2026-10-25T01:30:00Z"));
     is_spelled(
         &autumn,
-        "20261026",
-        "2026-10-25T00:30:00Z",
-        "2026-10-26T01:30:00Z",
+        "20261026 from 2026-10-25T00:30:00Z until 2026-10-26T01:30:00Z",
     );
 }
 
@@ -230,9 +215,7 @@ fn a_banks_day_is_the_one_that_ends_at_the_cut_over() {
     let day = calendar(PeriodKind::Day, "Europe/Berlin", "22:00");
     is_spelled(
         &day.at(at("2026-11-20T20:59:59.999Z")),
-        "20261120",
-        "2026-11-19T21:00:00Z",
-        "2026-11-20T21:00:00Z",
+        "20261120 from 2026-11-19T21:00:00Z until 2026-11-20T21:00:00Z",
     );
     // Weeks, months and years consist of such days.
     let evening = at("2026-12-31T21:00:00Z");
@@ -253,17 +236,13 @@ fn zones_off_by_half_hours_are_cut_at_their_own_midnight() {
     let kolkata = calendar(PeriodKind::Day, "Asia/Kolkata", "00:00");
     is_spelled(
         &kolkata.at(at("2026-11-20T18:29:59.999Z")),
-        "20261120",
-        "2026-11-19T18:30:00Z",
-        "2026-11-20T18:30:00Z",
+        "20261120 from 2026-11-19T18:30:00Z until 2026-11-20T18:30:00Z",
     );
     // Lord Howe sets its clock forward by half an hour, at 02:00 on 4 October.
     let lord_howe = calendar(PeriodKind::Day, "Australia/Lord_Howe", "02:15");
     is_spelled(
         &lord_howe.at(at("2026-10-03T15:30:00Z")),
-        "20261005",
-        "2026-10-03T15:30:00Z",
-        "2026-10-04T15:15:00Z",
+        "20261005 from 2026-10-03T15:30:00Z until 2026-10-04T15:15:00Z",
     );
     let midnight = calendar(PeriodKind::Day, "Australia/Lord_Howe", "00:00");
     let changed = midnight.named("20261004").unwrap();
@@ -276,17 +255,13 @@ fn a_day_without_midnight_begins_after_the_gap() {
     let calendar = calendar(PeriodKind::Day, "America/Sao_Paulo", "00:00");
     is_spelled(
         &calendar.named("20181104").unwrap(),
-        "20181104",
-        "2018-11-04T03:00:00Z",
-        "2018-11-05T02:00:00Z",
+        "20181104 from 2018-11-04T03:00:00Z until 2018-11-05T02:00:00Z",
     );
     // On 17 February at midnight the clock went back to 23:00. That hour came twice, so the day had
     // 25 hours.
     is_spelled(
         &calendar.named("20180217").unwrap(),
-        "20180217",
-        "2018-02-17T02:00:00Z",
-        "2018-02-18T03:00:00Z",
+        "20180217 from 2018-02-17T02:00:00Z until 2018-02-18T03:00:00Z",
     );
 }
 
@@ -297,9 +272,7 @@ fn a_day_that_the_clock_was_set_past_is_no_period() {
     let after = apia.at(before.until_ms);
     is_spelled(
         &after,
-        "20111231",
-        "2011-12-30T10:00:00Z",
-        "2011-12-31T10:00:00Z",
+        "20111231 from 2011-12-30T10:00:00Z until 2011-12-31T10:00:00Z",
     );
     let refused = apia.named("20111230").unwrap_err();
     assert_eq!(
@@ -318,9 +291,7 @@ fn a_fiscal_year_is_printed_as_the_year_it_begins_in() {
     let calendar = Calendar::of(&definition).unwrap();
     is_spelled(
         &calendar.at(at("2026-04-05T22:59:59.999Z")),
-        "2025",
-        "2025-04-05T23:00:00Z",
-        "2026-04-05T23:00:00Z",
+        "2025 from 2025-04-05T23:00:00Z until 2026-04-05T23:00:00Z",
     );
     assert_eq!(
         calendar.at(at("2026-04-05T23:00:00Z")).period.as_str(),

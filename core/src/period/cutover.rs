@@ -6,7 +6,7 @@ use jiff::{
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
 
-use super::unit::two_digits;
+use super::digits::two_numbers;
 
 /// Bounds the calendar: the year 10000, in milliseconds of the Unix epoch. No calendar period
 /// begins at or after this instant. The last periods end with it.
@@ -27,8 +27,7 @@ impl Cutover {
     /// Reads `HH:MM`. The error is read after the field's name.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         const UNFIT: &str = "must be a time of day from \"00:00\" to \"23:59\"";
-        let (hour, minute) = text.split_once(':').ok_or(UNFIT)?;
-        let (hour, minute) = two_digits(hour).zip(two_digits(minute)).ok_or(UNFIT)?;
+        let (hour, minute) = two_numbers(text, ':').ok_or(UNFIT)?;
         Time::new(hour, minute, 0, 0).map(Self).map_err(|_| UNFIT)
     }
 

@@ -7,6 +7,7 @@ mod calendar;
 #[cfg(test)]
 mod calendar_tests;
 mod cutover;
+mod digits;
 mod kind;
 mod unit;
 mod year_start;
@@ -15,6 +16,7 @@ mod zone;
 pub use calendar::{Calendar, CalendarPeriod};
 pub(crate) use cutover::Cutover;
 pub use kind::PeriodKind;
+pub(crate) use unit::CalendarUnit;
 pub(crate) use year_start::YearStart;
 pub(crate) use zone::{find as find_zone, near as near_zones};
 

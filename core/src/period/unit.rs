@@ -2,15 +2,12 @@
 //!
 //! A stretch of days is identified by its first day.
 
-use std::fmt::Write;
-use std::str::FromStr;
-
 use jiff::{
     ToSpan,
     civil::{Date, ISOWeekDate, Weekday},
 };
 
-use super::year_start::YearStart;
+use super::{digits::digits, kind::PeriodKind, year_start::YearStart};
 
 /// Bounds the calendar: periods begin with this year.
 const FIRST_YEAR: i16 = 1970;
@@ -25,6 +22,17 @@ pub(crate) enum CalendarUnit {
 }
 
 impl CalendarUnit {
+    /// Returns the unit of a calendar kind; `None` for the other kinds.
+    pub(crate) fn of(kind: PeriodKind, year_start: YearStart) -> Option<Self> {
+        match kind {
+            PeriodKind::None | PeriodKind::Keyed => None,
+            PeriodKind::Day => Some(Self::Day),
+            PeriodKind::Week => Some(Self::Week),
+            PeriodKind::Month => Some(Self::Month),
+            PeriodKind::Year => Some(Self::Year(year_start)),
+        }
+    }
+
     /// Returns the first day of the stretch that `date` lies in.
     pub(crate) fn stretch_start_of(self, date: Date) -> Date {
         match self {
@@ -73,40 +81,41 @@ impl CalendarUnit {
     /// Prints a stretch: `20261120`, `2026W47`, `202611`, or `2026`. A year is printed as the one
     /// in which the stretch begins.
     pub(crate) fn label(self, first: Date) -> String {
-        let mut label = String::with_capacity(8);
         let (year, month, day) = (first.year(), first.month(), first.day());
-        let _infallible = match self {
-            Self::Day => write!(label, "{year:04}{month:02}{day:02}"),
+        match self {
+            Self::Day => format!("{year:04}{month:02}{day:02}"),
             Self::Week => {
                 let week = first.iso_week_date();
-                write!(label, "{:04}W{:02}", week.year(), week.week())
+                format!("{:04}W{:02}", week.year(), week.week())
             }
-            Self::Month => write!(label, "{year:04}{month:02}"),
-            Self::Year(_) => write!(label, "{year:04}"),
-        };
-        label
+            Self::Month => format!("{year:04}{month:02}"),
+            Self::Year(_) => format!("{year:04}"),
+        }
     }
 
     /// Returns the first day of the stretch that is printed as `label`; `None` if there is no such
-    /// stretch.
+    /// stretch from 1970 on.
     pub(crate) fn parse(self, label: &str) -> Option<Date> {
+        self.read(label).filter(|first| *first >= self.first())
+    }
+
+    /// Returns the first day of the stretch that is printed as `label`, in the years 0 to 9999.
+    pub(crate) fn read(self, label: &str) -> Option<Date> {
         let (year, rest) = label.split_at_checked(4)?;
-        let year = digits(year)?;
-        let first = match self {
+        let year = digits(year, 4)?;
+        match self {
             Self::Day => {
                 let (month, day) = rest.split_at_checked(2)?;
-                Date::new(year, two_digits(month)?, two_digits(day)?).ok()
+                Date::new(year, digits(month, 2)?, digits(day, 2)?).ok()
             }
             Self::Week => {
-                let week = two_digits(rest.strip_prefix('W')?)?;
+                let week = digits(rest.strip_prefix('W')?, 2)?;
                 let monday = ISOWeekDate::new(year, week, Weekday::Monday);
                 monday.ok().map(ISOWeekDate::date)
             }
-            Self::Month => Date::new(year, two_digits(rest)?, 1).ok(),
-            Self::Year(start) if rest.is_empty() => start.in_year(year),
-            Self::Year(_) => None,
-        }?;
-        (first >= self.first()).then_some(first)
+            Self::Month => Date::new(year, digits(rest, 2)?, 1).ok(),
+            Self::Year(start) => start.in_year(year).filter(|_| rest.is_empty()),
+        }
     }
 
     /// Describes the periods of this unit, how they are printed, and which years they are in.
@@ -118,17 +127,6 @@ impl CalendarUnit {
             Self::Year(_) => "a year from 1970 to 9999, the one it begins in",
         }
     }
-}
-
-/// Reads a number that consists of ASCII digits only.
-fn digits<T: FromStr>(text: &str) -> Option<T> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten()
-}
-
-/// Reads a number of two digits, such as a month or an hour.
-pub(crate) fn two_digits(text: &str) -> Option<i8> {
-    digits(text).filter(|_| text.len() == 2)
 }
 
 #[cfg(test)]

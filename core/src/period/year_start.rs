@@ -2,7 +2,7 @@
 
 use jiff::civil::Date;
 
-use super::unit::two_digits;
+use super::digits::two_numbers;
 
 /// A month and a day that every year has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,14 +12,16 @@ pub(crate) struct YearStart {
 }
 
 impl YearStart {
+    /// The day on which the years of the calendar begin.
+    pub(crate) const NEW_YEAR: Self = Self { month: 1, day: 1 };
+
     /// Reads `MM-DD`. The error is read after the field's name.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         const UNFIT: &str = "must be a month and a day of it, \"MM-DD\", such as \"04-06\"";
         if text == "02-29" {
             return Err("must be a day that every year has");
         }
-        let (month, day) = text.split_once('-').ok_or(UNFIT)?;
-        let (month, day) = two_digits(month).zip(two_digits(day)).ok_or(UNFIT)?;
+        let (month, day) = two_numbers(text, '-').ok_or(UNFIT)?;
         // 2026 is not a leap year.
         Date::new(2026, month, day).map_err(|_| UNFIT)?;
         Ok(Self { month, day })

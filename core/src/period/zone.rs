@@ -28,8 +28,11 @@ pub(crate) fn near(missed: &str) -> Vec<String> {
     let mut near: Vec<(usize, usize, String)> = TimeZoneDatabase::bundled()
         .available()
         .map(|name| {
-            let (whole, city) = distances(&missed, &plain(name.as_str()));
-            (whole.min(city), whole, name.to_string())
+            let known = plain(name.as_str());
+            let city = known.rsplit('/').next().unwrap_or(&known);
+            let n_edits = |known: &str| strsim::osa_distance(&missed, known);
+            let whole = n_edits(&known);
+            (whole.min(n_edits(city)), whole, name.to_string())
         })
         .filter(|(edits, ..)| *edits <= 1 + missed.len() / 5)
         .collect();
@@ -41,15 +44,6 @@ pub(crate) fn near(missed: &str) -> Vec<String> {
 /// Spells a name as people do: "new york" for "New_York".
 fn plain(name: &str) -> String {
     name.to_lowercase().replace('_', " ")
-}
-
-/// Returns how many edits lead from a text to a name, and to the last part of the name.
-fn distances(missed: &str, name: &str) -> (usize, usize) {
-    let city = name.rsplit('/').next().unwrap_or(name);
-    (
-        strsim::osa_distance(missed, name),
-        strsim::osa_distance(missed, city),
-    )
 }
 
 #[cfg(test)]

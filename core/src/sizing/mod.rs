@@ -29,7 +29,8 @@ const GRAIN_SECONDS: f64 = 1.0;
 const PART_OF_LEFT: u64 = 4096;
 
 /// The rates at which a sequence issues, in numbers a second. Each rate is finite, and 0 or more.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// The default rates are those of a sequence that has issued nothing.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Rates {
     average: f64,
     last_second: f64,
@@ -92,12 +93,6 @@ pub enum SizeReason {
 }
 
 impl Rates {
-    /// Creates the rates of a sequence that has issued nothing.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::resume(0.0)
-    }
-
     /// Creates the rates of a sequence with an average that is already known. NaN, infinity and
     /// rates below 0 count as 0.
     #[must_use]
@@ -132,12 +127,6 @@ impl Rates {
         self.average
     }
 
-    /// Returns the rate at the last sample, in numbers a second.
-    #[must_use]
-    pub fn last_second(&self) -> f64 {
-        self.last_second
-    }
-
     /// Returns the highest rate that can be expected. `this_second` counts the numbers issued since
     /// the last sample.
     fn highest(&self, this_second: u64) -> f64 {
@@ -152,12 +141,6 @@ impl Rates {
         (rate > 0.0)
             .then(|| float(remaining) / rate)
             .filter(|seconds| seconds.is_finite())
-    }
-}
-
-impl Default for Rates {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -191,7 +174,7 @@ pub fn size(policy: &BlockPolicy, demand: &Demand) -> Size {
     let doubled = demand.conflicted_size.unwrap_or(0).saturating_mul(2);
     let average = ceil_saturating(demand.rates.average * policy.refill.as_secs_f64());
     // If two sizes are equal, the first one is named.
-    let (wanted, why) = [
+    let wanted = [
         (
             ceil_saturating(last_second * BURST_SECONDS),
             SizeReason::LastSecond,
@@ -201,35 +184,32 @@ pub fn size(policy: &BlockPolicy, demand: &Demand) -> Size {
         (policy.min, SizeReason::Minimum),
     ]
     .into_iter()
-    .fold((average, SizeReason::Average), |best, other| {
-        if other.0 > best.0 { other } else { best }
-    });
+    .fold((average, SizeReason::Average), larger);
     let to_cutover = demand.seconds_left.map_or(u64::MAX, |seconds| {
         ceil_saturating(demand.rates.highest(demand.this_second) * seconds.max(GRAIN_SECONDS))
     });
-    let (preferred, why) = [
+    let bounded = [
         (policy.max.clamp(1, MAX_COUNT), SizeReason::Maximum),
         (to_cutover, SizeReason::Cutover),
     ]
     .into_iter()
-    .fold(
-        (wanted, why),
-        |least, bound| {
-            if bound.0 < least.0 { bound } else { least }
-        },
-    );
-    if preferred < at_least {
-        return Size {
-            preferred: at_least,
-            at_least,
-            why: SizeReason::Waiting,
-        };
-    }
+    .fold(wanted, smaller);
+    let (preferred, why) = larger(bounded, (at_least, SizeReason::Waiting));
     Size {
         preferred,
         at_least,
         why,
     }
+}
+
+/// Returns the larger one of two sizes. If they are equal, it is the first one.
+fn larger(first: (u64, SizeReason), second: (u64, SizeReason)) -> (u64, SizeReason) {
+    if second.0 > first.0 { second } else { first }
+}
+
+/// Returns the smaller one of two sizes. If they are equal, it is the first one.
+fn smaller(first: (u64, SizeReason), second: (u64, SizeReason)) -> (u64, SizeReason) {
+    if second.0 < first.0 { second } else { first }
 }
 
 /// Decides how large the next block is, if `left` numbers of the sequence are left.
@@ -239,22 +219,11 @@ pub fn size(policy: &BlockPolicy, demand: &Demand) -> Size {
 /// is never larger than what is left.
 #[must_use]
 pub fn grant(size: &Size, left: u64) -> Granted {
-    let most = max_at_once(left).max(size.at_least).min(left);
-    if size.preferred <= most {
-        return Granted {
-            count: size.preferred,
-            why: size.why,
-        };
-    }
-    let waiting = most == size.at_least && most > max_at_once(left);
-    Granted {
-        count: most,
-        why: if waiting {
-            SizeReason::Waiting
-        } else {
-            SizeReason::Left
-        },
-    }
+    let shared = (max_at_once(left), SizeReason::Left);
+    let most = larger(shared, (size.at_least, SizeReason::Waiting));
+    let most = smaller(most, (left, SizeReason::Left));
+    let (count, why) = smaller((size.preferred, size.why), most);
+    Granted { count, why }
 }
 
 /// Returns the most numbers that a client may reserve at once, if `left` numbers are left.

@@ -113,17 +113,17 @@ fn the_end_of_a_range_is_shared_out_and_really_issued() {
 
 #[test]
 fn the_average_takes_five_minutes_and_the_last_second_one() {
-    let mut rates = Rates::new();
+    let mut rates = Rates::default();
     for _ in 0..300 {
         rates.sample(1000, 1.0);
     }
     let reached = 1000.0 * (1.0 - (-1.0_f64).exp());
     assert!((rates.average() - reached).abs() < 1.0, "{rates:?}");
-    assert!((rates.last_second() - 1000.0).abs() < 1e-9);
+    assert!((rates.last_second - 1000.0).abs() < 1e-9);
     rates.sample(0, 300.0);
     let fallen = reached * (-1.0_f64).exp();
     assert!((rates.average() - fallen).abs() < 1.0, "{rates:?}");
-    assert!(rates.last_second().abs() < 1e-9);
+    assert!(rates.last_second.abs() < 1e-9);
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn a_long_gap_counts_like_the_seconds_it_is_made_of() {
 
 #[test]
 fn a_reserve_has_no_length_without_a_rate() {
-    assert_eq!(Rates::new().reserve_seconds(5), None);
+    assert_eq!(Rates::default().reserve_seconds(5), None);
     assert_eq!(Rates::resume(2.0).reserve_seconds(5), Some(2.5));
     for rate in [f64::NAN, f64::INFINITY, -1.0, f64::NEG_INFINITY] {
-        assert_eq!(Rates::resume(rate), Rates::new());
+        assert_eq!(Rates::resume(rate), Rates::default());
     }
 }
 
@@ -151,7 +151,7 @@ fn a_reserve_has_no_length_without_a_rate() {
 /// It returns how many blocks were fetched, and how many of their numbers are left. If `period` is
 /// given, a calendar period ends after that many seconds.
 fn fetched(policy: &BlockPolicy, rate: u64, seconds: u64, period: Option<u64>) -> (u64, u64) {
-    let mut rates = Rates::new();
+    let mut rates = Rates::default();
     let (mut current, mut next, mut signalled, mut n_fetched) = (0_u64, 0_u64, false, 0);
     for second in 0..seconds {
         for this_second in 1..=rate {
@@ -345,7 +345,7 @@ proptest! {
         let mut rates = Rates::resume(average);
         for (numbers, seconds) in samples {
             rates.sample(numbers, seconds);
-            for rate in [rates.average(), rates.last_second()] {
+            for rate in [rates.average(), rates.last_second] {
                 prop_assert!(rate.is_finite() && rate >= 0.0, "{:?}", rates);
             }
             if let Some(seconds) = rates.reserve_seconds(u64::MAX) {
@@ -380,7 +380,7 @@ proptest! {
         let endless = size(&policy, &Demand { seconds_left: None, ..demand });
         prop_assert!(bounded.preferred <= endless.preferred);
         if let Some(seconds) = demand.seconds_left {
-            let rate = demand.rates.average().max(demand.rates.last_second());
+            let rate = demand.rates.average().max(demand.rates.last_second);
             let rate = rate.max(float(demand.this_second));
             let needed = ceil_saturating(rate * seconds.max(1.0));
             prop_assert!(bounded.preferred <= needed.max(bounded.at_least));

@@ -207,17 +207,6 @@ impl Layout {
     pub fn ids_a_tick(&self) -> u64 {
         ones(self.sequence).saturating_add(1)
     }
-
-    /// Returns sample ids, which show how ids look: `n` ids of worker id 0 from a tick on.
-    #[must_use]
-    pub fn sample(&self, tick: u64, n: u64) -> Vec<i64> {
-        let first = shifted(tick, self.sequence);
-        let positions = first..first.saturating_add(n);
-        let tick_of = |position: u64| position.checked_shr(self.sequence).unwrap_or(0);
-        positions
-            .map(|position| self.compose(0, tick_of(position), position))
-            .collect()
-    }
 }
 
 /// Returns a number of `bits` ones, at most 63.

@@ -27,4 +27,4 @@ mod ticker;
 
 pub use epoch::{DEFAULT_EPOCH_MS, epoch_from_text, epoch_to_text};
 pub use layout::{HEADROOM, High, Layout, LayoutUnit, Parts};
-pub use ticker::{Closed, IdBatch, IdRanges, Moment, NotOpened, Refused, Ticker};
+pub use ticker::{Closed, IdBatch, Moment, NotOpened, Refused, Ticker};

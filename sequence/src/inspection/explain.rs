@@ -222,8 +222,7 @@ fn read_by(definition: &Arc<Definition>, id: &str) -> Result<(Period, i64), Inva
     if is_one {
         return Ok((period, value));
     }
-    let found = period.to_string();
-    Err(InvalidId::Period { found })
+    Err(InvalidId::no_period(period.as_str()))
 }
 
 /// Returns what this process knows of a number, if the block of the number is open here.

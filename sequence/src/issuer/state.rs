@@ -135,7 +135,7 @@ impl IssuerState {
             floor_version: NO_VERSION,
             held: Vec::new(),
             spare: VecDeque::new(),
-            rates: Rates::new(),
+            rates: Rates::default(),
             n_sampled: 0,
             sampled_at: now,
             used_at: now,

@@ -239,7 +239,7 @@ impl WindowEntry {
             memory.demand = told;
         }
         let mut demand = told.or(memory.demand).unwrap_or(Demand {
-            rates: Rates::new(),
+            rates: Rates::default(),
             this_second: 0,
             waited_for: 0,
             conflicted_size: None,

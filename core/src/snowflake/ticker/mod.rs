@@ -83,7 +83,7 @@ mod tests;
 
 pub use owner::Closed;
 pub use refused::{Moment, NotOpened, Refused};
-pub use stamped::{IdBatch, IdRanges};
+pub use stamped::IdBatch;
 
 use self::shape::{CLOSED, SPENT, Shape, TickerWord, is_closed, is_spent};
 use super::layout::{High, Layout};

@@ -12,14 +12,13 @@ pub struct IdBatch {
     count: u64,
 }
 
-/// The ids of a batch as contiguous ranges. Each item is the first id of a range, and how many ids
-/// it has.
-///
-/// Counted ids are one range. Ids that keep to the clock have one range for each tick, because the
-/// worker id is below the tick.
-#[derive(Clone, Debug)]
-pub struct IdRanges {
-    rest: IdBatch,
+impl Layout {
+    /// Returns sample ids, which show how ids look: `n` ids of worker id 0 from a tick on.
+    #[must_use]
+    pub fn sample(&self, tick: u64, n: u64) -> Vec<i64> {
+        let first = Shape::of(self).start_of(tick);
+        IdBatch::new(*self, 0, first, n).ids().collect()
+    }
 }
 
 impl IdBatch {
@@ -56,17 +55,14 @@ impl IdBatch {
         self.at(self.count.saturating_sub(1))
     }
 
-    /// Returns the tick of the last id.
-    #[must_use]
-    pub fn last_tick(&self) -> u64 {
-        let last = self.position.saturating_add(self.count.saturating_sub(1));
-        Shape::of(&self.layout).tick(last)
-    }
-
-    /// Returns the contiguous ranges, ascending.
-    #[must_use]
-    pub fn ranges(&self) -> IdRanges {
-        IdRanges { rest: *self }
+    /// Returns the ids as contiguous ranges, ascending. Each item is the first id of a range, and
+    /// how many ids it has.
+    ///
+    /// Counted ids are one range. Ids that keep to the clock have one range for each tick, because
+    /// the worker id is below the tick.
+    pub fn ranges(&self) -> impl Iterator<Item = (i64, u64)> + use<> {
+        let mut rest = *self;
+        std::iter::from_fn(move || rest.take_range())
     }
 
     /// Returns the ids, ascending.
@@ -75,39 +71,26 @@ impl IdBatch {
         (0..stamped.count).map(move |at| stamped.at(at))
     }
 
+    /// Takes the first contiguous range of the batch; `None` if nothing is left.
+    fn take_range(&mut self) -> Option<(i64, u64)> {
+        if self.count == 0 {
+            return None;
+        }
+        let first = self.first();
+        let counter = Shape::of(&self.layout).counter(self.position);
+        let n = match self.layout.high {
+            High::Worker => self.count,
+            High::Time => self.count.min(self.layout.ids_a_tick() - counter),
+        };
+        self.position = self.position.saturating_add(n);
+        self.count -= n;
+        Some((first, n))
+    }
+
     fn at(&self, at: u64) -> i64 {
         let shape = Shape::of(&self.layout);
         let position = self.position.saturating_add(at);
         self.layout
             .compose(self.worker, shape.tick(position), shape.counter(position))
-    }
-}
-
-impl Iterator for IdRanges {
-    type Item = (i64, u64);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let rest = &mut self.rest;
-        if rest.count == 0 {
-            return None;
-        }
-        let first = rest.first();
-        let counter = Shape::of(&rest.layout).counter(rest.position);
-        let n = match rest.layout.high {
-            High::Worker => rest.count,
-            High::Time => rest.count.min(rest.layout.ids_a_tick() - counter),
-        };
-        rest.position = rest.position.saturating_add(n);
-        rest.count -= n;
-        Some((first, n))
-    }
-}
-
-impl IntoIterator for &IdBatch {
-    type Item = (i64, u64);
-    type IntoIter = IdRanges;
-
-    fn into_iter(self) -> IdRanges {
-        self.ranges()
     }
 }
