@@ -10,7 +10,7 @@
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use super::{
-    InvalidPeriod, Period,
+    InvalidPeriod, Period, cut,
     cutover::{Cutover, END_MS},
     unit::CalendarUnit,
     year_start::YearStart,
@@ -88,18 +88,20 @@ impl Calendar {
     /// period.
     pub fn named(&self, label: &str) -> Result<CalendarPeriod, InvalidPeriod> {
         let first = self.unit.parse(label);
-        let first = first.ok_or_else(|| InvalidPeriod::Unlike {
-            text: label.chars().take(Period::MAX_LENGTH + 1).collect(),
-            known: self.unit.described(),
+        let first = first.ok_or_else(|| {
+            let (known, text) = (self.unit.described(), cut(label));
+            InvalidPeriod(format!(
+                "A period of this sequence is {known}; {text:?} is none."
+            ))
         })?;
         let named = self.starting(first);
         if named.from_ms < named.until_ms {
             return Ok(named);
         }
-        Err(InvalidPeriod::Skipped {
-            period: named.period,
-            zone: self.zone.iana_name().unwrap_or_default().to_owned(),
-        })
+        let zone = self.zone.iana_name().unwrap_or_default();
+        Err(InvalidPeriod(format!(
+            "There was no {label} in {zone}: the clock was set past it."
+        )))
     }
 
     /// Returns whether a caller may name a period now.

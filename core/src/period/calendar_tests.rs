@@ -21,6 +21,7 @@ use super::*;
 use crate::{
     definition::{Definition, Span},
     period::PeriodKind,
+    tests::table,
 };
 
 const UNITS: [PeriodKind; 4] = [
@@ -65,6 +66,18 @@ fn is_spelled(period: &CalendarPeriod, expected: &str) {
     let (from, until) = (shown(period.from_ms), shown(period.until_ms));
     let spelled = format!("{} from {from} until {until}", period.period);
     assert_eq!(spelled, expected);
+}
+
+/// Checks days. Each row has a zone, a cut-over, a day or an instant of it, and how it is spelled.
+fn days_are_spelled(rows: &'static str) {
+    for [zone, cutover, asked, expected] in table(rows) {
+        let calendar = calendar(PeriodKind::Day, zone, cutover);
+        let day = match asked.parse::<Timestamp>() {
+            Ok(instant) => calendar.at(instant.as_millisecond()),
+            Err(_) => calendar.named(asked).unwrap(),
+        };
+        is_spelled(&day, expected);
+    }
 }
 
 /// Returns whether local time reaches `local` exactly at `ms`, and not a millisecond earlier.
@@ -179,43 +192,31 @@ proptest! {
 
 #[test]
 fn the_days_of_berlin_have_23_hours_and_25_when_the_clock_is_changed() {
-    let calendar = calendar(PeriodKind::Day, "Europe/Berlin", "00:00");
-    let spring = calendar.named("20260329").unwrap();
-    is_spelled(
-        &spring,
-        "20260329 from 2026-03-28T23:00:00Z until 2026-03-29T22:00:00Z",
-    );
-    let autumn = calendar.named("20261025").unwrap();
-    is_spelled(
-        &autumn,
-        "20261025 from 2026-10-24T22:00:00Z until 2026-10-25T23:00:00Z",
+    days_are_spelled(
+        "
+        Europe/Berlin | 00:00 | 20260329 | 20260329 from 2026-03-28T23:00:00Z until 2026-03-29T22:00:00Z
+        Europe/Berlin | 00:00 | 20261025 | 20261025 from 2026-10-24T22:00:00Z until 2026-10-25T23:00:00Z
+        ",
     );
 }
 
 #[test]
 fn a_cut_over_that_is_left_out_or_comes_twice_is_where_the_clock_first_reaches_it() {
-    let calendar = calendar(PeriodKind::Day, "Europe/Berlin", "02:30");
     // On 29 March there is no time from 02:00 to 03:00. The day begins at 03:00, which is 01:00
-    // UTC.
-    let spring = calendar.at(at("2026-03-29T01:00:00Z"));
-    is_spelled(
-        &spring,
-        "20260330 from 2026-03-29T01:00:00Z until 2026-03-30T00:30:00Z",
-    );
-    // On 25 October the time from 02:00 to 03:00 comes twice. The day begins at the first 02:30.
-    let autumn = calendar.at(at("2026-10-25T01:30:00Z"));
-    is_spelled(
-        &autumn,
-        "20261026 from 2026-10-25T00:30:00Z until 2026-10-26T01:30:00Z",
+    // UTC. On 25 October the time from 02:00 to 03:00 comes twice. The day begins at the first
+    // 02:30.
+    days_are_spelled(
+        "
+        Europe/Berlin | 02:30 | 2026-03-29T01:00:00Z | 20260330 from 2026-03-29T01:00:00Z until 2026-03-30T00:30:00Z
+        Europe/Berlin | 02:30 | 2026-10-25T01:30:00Z | 20261026 from 2026-10-25T00:30:00Z until 2026-10-26T01:30:00Z
+        ",
     );
 }
 
 #[test]
 fn a_banks_day_is_the_one_that_ends_at_the_cut_over() {
-    let day = calendar(PeriodKind::Day, "Europe/Berlin", "22:00");
-    is_spelled(
-        &day.at(at("2026-11-20T20:59:59.999Z")),
-        "20261120 from 2026-11-19T21:00:00Z until 2026-11-20T21:00:00Z",
+    days_are_spelled(
+        "Europe/Berlin | 22:00 | 2026-11-20T20:59:59.999Z | 20261120 from 2026-11-19T21:00:00Z until 2026-11-20T21:00:00Z",
     );
     // Weeks, months and years consist of such days.
     let evening = at("2026-12-31T21:00:00Z");
@@ -233,16 +234,12 @@ fn a_banks_day_is_the_one_that_ends_at_the_cut_over() {
 
 #[test]
 fn zones_off_by_half_hours_are_cut_at_their_own_midnight() {
-    let kolkata = calendar(PeriodKind::Day, "Asia/Kolkata", "00:00");
-    is_spelled(
-        &kolkata.at(at("2026-11-20T18:29:59.999Z")),
-        "20261120 from 2026-11-19T18:30:00Z until 2026-11-20T18:30:00Z",
-    );
     // Lord Howe sets its clock forward by half an hour, at 02:00 on 4 October.
-    let lord_howe = calendar(PeriodKind::Day, "Australia/Lord_Howe", "02:15");
-    is_spelled(
-        &lord_howe.at(at("2026-10-03T15:30:00Z")),
-        "20261005 from 2026-10-03T15:30:00Z until 2026-10-04T15:15:00Z",
+    days_are_spelled(
+        "
+        Asia/Kolkata        | 00:00 | 2026-11-20T18:29:59.999Z | 20261120 from 2026-11-19T18:30:00Z until 2026-11-20T18:30:00Z
+        Australia/Lord_Howe | 02:15 | 2026-10-03T15:30:00Z     | 20261005 from 2026-10-03T15:30:00Z until 2026-10-04T15:15:00Z
+        ",
     );
     let midnight = calendar(PeriodKind::Day, "Australia/Lord_Howe", "00:00");
     let changed = midnight.named("20261004").unwrap();
@@ -251,17 +248,13 @@ fn zones_off_by_half_hours_are_cut_at_their_own_midnight() {
 
 #[test]
 fn a_day_without_midnight_begins_after_the_gap() {
-    // In Brazil the clock went from 00:00 to 01:00 on 4 November 2018.
-    let calendar = calendar(PeriodKind::Day, "America/Sao_Paulo", "00:00");
-    is_spelled(
-        &calendar.named("20181104").unwrap(),
-        "20181104 from 2018-11-04T03:00:00Z until 2018-11-05T02:00:00Z",
-    );
-    // On 17 February at midnight the clock went back to 23:00. That hour came twice, so the day had
-    // 25 hours.
-    is_spelled(
-        &calendar.named("20180217").unwrap(),
-        "20180217 from 2018-02-17T02:00:00Z until 2018-02-18T03:00:00Z",
+    // In Brazil the clock went from 00:00 to 01:00 on 4 November 2018. On 17 February at midnight
+    // the clock went back to 23:00. That hour came twice, so the day had 25 hours.
+    days_are_spelled(
+        "
+        America/Sao_Paulo | 00:00 | 20181104 | 20181104 from 2018-11-04T03:00:00Z until 2018-11-05T02:00:00Z
+        America/Sao_Paulo | 00:00 | 20180217 | 20180217 from 2018-02-17T02:00:00Z until 2018-02-18T03:00:00Z
+        ",
     );
 }
 

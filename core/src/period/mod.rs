@@ -39,36 +39,10 @@ use crate::name::{SequenceName, shared_text};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Period(Arc<str>);
 
-/// Says why a text is not a period.
+/// Says why a text is not a period. The message is a sentence for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum InvalidPeriod {
-    /// The text does not have the characters, or the length, of a period.
-    #[error(
-        "A period has 1 to {max} characters, ASCII letters, digits, '.', '_', ':' and '-', the \
-         first a letter or a digit; {text:?} does not fit.",
-        max = Period::MAX_LENGTH
-    )]
-    Unfit {
-        /// The text that was given. A long text is cut.
-        text: String,
-    },
-    /// The sequence's calendar prints no period in this way.
-    #[error("A period of this sequence is {known}; {text:?} is none.")]
-    Unlike {
-        /// The text that was given. A long text is cut.
-        text: String,
-        /// The periods of the sequence, and how they are printed.
-        known: &'static str,
-    },
-    /// The period has no instant.
-    #[error("There was no {period} in {zone}: the clock was set past it.")]
-    Skipped {
-        /// The period.
-        period: Period,
-        /// The zone of the sequence.
-        zone: String,
-    },
-}
+#[error("{0}")]
+pub struct InvalidPeriod(String);
 
 impl Period {
     /// Bounds the length of a period, in characters.
@@ -84,13 +58,17 @@ impl Period {
     /// Creates a period from a caller's key, or from a calendar period as it is printed.
     ///
     /// # Errors
-    /// [`InvalidPeriod::Unfit`] if the text is too long, or has a character that no period has.
+    /// [`InvalidPeriod`] if the text is too long, or has a character that no period has.
     pub fn parse(text: &str) -> Result<Self, InvalidPeriod> {
         if text.len() <= Self::MAX_LENGTH && SequenceName::check(text).is_ok() {
             return Ok(Self(Arc::from(text)));
         }
-        let text = text.chars().take(Self::MAX_LENGTH + 1).collect();
-        Err(InvalidPeriod::Unfit { text })
+        Err(InvalidPeriod(format!(
+            "A period has 1 to {} characters, ASCII letters, digits, '.', '_', ':' and '-', the \
+             first a letter or a digit; {:?} does not fit.",
+            Self::MAX_LENGTH,
+            cut(text)
+        )))
     }
 
     /// Creates a period from the text in the store: a period that was valid once, or an empty text.
@@ -134,6 +112,11 @@ impl Serialize for Period {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.shown().serialize(serializer)
     }
+}
+
+/// Cuts a long text of a caller, so that a message shows that it is too long for a period.
+fn cut(text: &str) -> String {
+    text.chars().take(Period::MAX_LENGTH + 1).collect()
 }
 
 /// The name of a counter: a sequence, and one of its periods.
