@@ -1,8 +1,9 @@
 //! Holds the names in memory: those in use with their issuers, and those that are parked.
 //!
 //! A name goes from one map to the other under one lock, so each number of it is in one place. It
-//! is put into its new map before it leaves its old one. So a reader, who takes no lock, finds it in
-//! one of the two or in both. A caller for a number finds a name in use without any lock, too.
+//! is put into its new map before it leaves its old one. So a reader, who takes no lock, finds it if
+//! it looks at the first map once more. A caller for a number finds a name in use without any lock,
+//! too.
 
 use std::{
     hash::RandomState,
@@ -107,8 +108,8 @@ impl Names {
             return false;
         }
         // A command that comes from here on finds that the name is parked. If an actor was started
-        // before, that actor is the owner. A reader waits for the link, so it sees the numbers in
-        // the issuer or in the parked name.
+        // before, that actor is the owner. A reader who holds the link sees all numbers in the
+        // issuer, or all in the parked name.
         let mut link = issuer.actor.lock();
         let Some(left) = issuer.park() else {
             return false;
@@ -155,8 +156,10 @@ impl Names {
 
     /// Returns all names, in their order.
     pub(crate) fn all(&self) -> Vec<SequenceName> {
-        let mut names: Vec<_> = self.parked.pin().keys().cloned().collect();
-        names.extend(self.in_use.pin().keys().cloned());
+        let (in_use, parked) = (self.in_use.pin(), self.parked.pin());
+        // A name that is parked or woken meanwhile is there at least once.
+        let keys = in_use.keys().chain(parked.keys()).chain(in_use.keys());
+        let mut names: Vec<_> = keys.cloned().collect();
         names.sort_unstable();
         names.dedup();
         names

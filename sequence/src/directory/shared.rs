@@ -263,7 +263,7 @@ impl Shared {
     }
 
     /// Calls `visit` with every issuer in memory, to read it. For a parked name, this is an issuer
-    /// that is made for the reader.
+    /// that is made for the reader. A name that is woken meanwhile may be left out.
     pub(crate) fn for_each_issuer(&self, mut visit: impl FnMut(&Issuer)) {
         for issuer in self.all_issuers() {
             // Nobody parks the name or removes the issuer while its link is held.
@@ -392,7 +392,11 @@ impl Shared {
                 .snowflake()
                 .is_some_and(|snowflake| !snowflake.left().is_zero())
         };
-        let has_numbers = |issuer: &Arc<Issuer>| issuer.remaining() > 0 || has_time(issuer);
+        let has_numbers = |issuer: &Arc<Issuer>| {
+            // While its link is held, no name is being parked.
+            let _link = issuer.actor.lock();
+            issuer.remaining() > 0 || has_time(issuer)
+        };
         let in_use = || self.all_issuers().iter().any(has_numbers);
         // The only name with numbers may be parked or woken meanwhile.
         in_use() || self.names.has_parked_numbers() || in_use()

@@ -231,8 +231,8 @@ fn in_memory(issuer: &Arc<Issuer>, value: i64) -> Option<(NumberFate, JournalRow
     let row = memory.held.iter().find(|row| row.block.contains(value))?;
     // The numbers of a block leave in ascending order. While memory is locked, each number that is
     // left is in the cursor or spare.
-    let rest = issuer.rest();
-    let mut left = rest.iter().chain(&memory.spare).map(Block::first);
+    let blocks = issuer.blocks(&memory);
+    let mut left = blocks.iter().map(Block::first);
     let first_left = left.find(|first| row.block.contains(*first));
     let is_taken = first_left.is_none_or(|first| value < first);
     let fate = if is_taken { taken() } else { NumberFate::Held };

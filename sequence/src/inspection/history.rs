@@ -85,7 +85,7 @@ impl History {
     fn note(&mut self, now: Instant, find: impl FnOnce() -> Option<Arc<Issuer>>) -> bool {
         let issuer = self.issuer.upgrade().filter(|it| !it.has_left());
         let issuer = issuer.or_else(|| {
-            let next = find()?;
+            let next = find().filter(|next| !next.has_left())?;
             (self.issuer, self.n_issued) = (Arc::downgrade(&next), 0);
             Some(next)
         });

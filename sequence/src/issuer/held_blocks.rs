@@ -78,9 +78,8 @@ impl Ownership {
         let low_water = self.low_water();
         let mut memory = self.memory.lock();
         let floor = memory.floor;
-        let held = self.rest();
         let is_below = |block: &Block| block.first() < floor;
-        if !held.iter().chain(&memory.spare).any(is_below) {
+        if !self.blocks(&memory).iter().any(is_below) {
             return 0;
         }
         self.close_into_spare(&mut memory);
@@ -103,8 +102,7 @@ impl Ownership {
             return Vec::new();
         }
         // Blocks of several databases do not follow one another, so check each block by itself.
-        let rest = self.rest();
-        let left: Vec<i64> = rest.iter().chain(&memory.spare).map(Block::first).collect();
+        let left: Vec<i64> = self.blocks(&memory).iter().map(Block::first).collect();
         let is_spent = |open: &OpenBlock| !left.iter().any(|first| open.block.contains(*first));
         let (spent, mut held): (Vec<_>, Vec<_>) = std::mem::take(&mut memory.held)
             .into_iter()

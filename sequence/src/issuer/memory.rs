@@ -218,6 +218,13 @@ impl Issuer {
         self.cursor().map(Cursor::rest).unwrap_or_default()
     }
 
+    /// Returns all blocks in memory, in the order in which they will be issued.
+    pub(crate) fn blocks(&self, memory: &IssuerState) -> Vec<Block> {
+        let mut blocks = self.rest();
+        blocks.extend(&memory.spare);
+        blocks
+    }
+
     /// Returns what issues ids by time, if the sequence is time-ordered.
     #[inline]
     pub(crate) fn snowflake(&self) -> Option<&Arc<SnowflakeIssuer>> {

@@ -45,8 +45,7 @@ impl Issuer {
     /// Returns the status of the counter, as far as memory knows it.
     pub(crate) fn state(&self) -> CounterStatus {
         let memory = self.memory.lock();
-        let mut rest = self.rest();
-        rest.extend(memory.spare.iter().copied());
+        let rest = self.blocks(&memory);
         let remaining = rest.iter().map(Block::count).sum();
         let mut blocks = rest.iter().map(|left| memory.block_of(left));
         let snowflake = self.snowflake();

@@ -269,10 +269,12 @@ impl Directory {
 
     /// Returns the next numbers in memory, as many as a dry run shows.
     fn in_memory(&self, key: &CounterKey) -> Vec<i64> {
-        let issuer = self.shared.find(key);
-        let blocks = issuer.map(|issuer| issuer.rest());
-        let blocks = blocks.iter().flat_map(|blocks| blocks.iter());
-        blocks.flat_map(Block::values).take(N_SAMPLES).collect()
+        let Some(issuer) = self.shared.find(key) else {
+            return Vec::new();
+        };
+        let blocks = issuer.blocks(&issuer.memory.lock());
+        let values = blocks.iter().flat_map(Block::values);
+        values.take(N_SAMPLES).collect()
     }
 }
 

@@ -6,8 +6,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Backend, Client, Program, Reply, TestDatabase, changes::call, for_each_backend, program, run,
-    wait,
+    Backend, Client, Program, Reply, Scrape, TestDatabase, changes::call, for_each_backend,
+    program, run, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -25,6 +25,26 @@ async fn rows(database: &TestDatabase) -> (Option<i64>, Option<i64>) {
             .number("SELECT definitions_version FROM meta")
             .await,
     )
+}
+
+#[test]
+fn a_dry_run_tells_what_comes_next_of_a_name_at_rest() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let options = Program::options().database(&database.url);
+        let program = options.env("ODOMETER_IDLE__PARK", "1s").start_ready().await;
+        let client = program.client();
+        client.define("rested", &json!({})).await;
+        assert_eq!(client.next("rested").await, 1);
+        wait::until("the name is at rest", LIMIT, async || {
+            let actors = Scrape::of(&client).await.sum("odometer_actors", &[]);
+            (actors < 0.5).then_some(())
+        })
+        .await;
+        let told = rehearse(&client, "rested", &json!({"max": "100000"}), &[]).await;
+        assert_eq!(told.json()["samples"], json!(["2", "3", "4"]), "{told:?}");
+        assert_eq!(client.next("rested").await, 2);
+    });
 }
 
 for_each_backend!(a_dry_run_tells_what_would_be_and_changes_nothing);
