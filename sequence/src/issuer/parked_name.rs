@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_parked_name_is_small() {
-        // With the name itself and its place in the map, this is less than 400 bytes.
+        // The name itself and its place in the map come on top of this.
         let n_bytes = size_of::<ParkedName>() + size_of::<ParkedBlock>();
         assert!(n_bytes <= 280, "{n_bytes}");
         assert!(n_bytes * 3 < size_of::<Issuer>() + size_of::<OpenBlock>());
