@@ -8,7 +8,7 @@ use odometer_core::block::Block;
 use tokio::sync::oneshot;
 use tracing::Span;
 
-use crate::error::SequenceError;
+use crate::{actor::queue::Waiter, error::SequenceError};
 
 /// The ascending ranges that a caller gets, with as many numbers as were requested, or a refusal.
 pub(crate) type Outcome = Result<Vec<Block>, SequenceError>;
@@ -41,15 +41,8 @@ impl ReplySender {
 
 /// A command for an actor.
 pub(crate) enum Command {
-    /// Give numbers that the cursor did not have.
-    Take {
-        count: u64,
-        /// Whether the numbers must be one unbroken range.
-        contiguous: bool,
-        answer: ReplySender,
-    },
-    /// Give a block to a client that counts by itself.
-    HandOver { size: u64, answer: ReplySender },
+    /// Give numbers that the cursor did not have, or a block.
+    Take(Waiter),
     /// Refill: the numbers left last for less than `hold`.
     LowWater,
     /// Get numbers into memory before any caller needs one.

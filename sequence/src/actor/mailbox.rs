@@ -8,9 +8,8 @@ use odometer_store::Contact;
 use tokio::sync::oneshot;
 
 use crate::{
-    actor::command::{Command, ReplySender},
-    actor::dedicated::DedicatedRequest,
-    actor::queue::Waiter,
+    actor::command::Command,
+    actor::queue::{Waiter, Wants},
     actor::sequence_actor::{ActorState, SequenceActor, UNLOAD_TIMEOUT},
     error::SequenceError,
     issuer::memory::ActorLink,
@@ -24,12 +23,7 @@ impl Handler<Command> for SequenceActor {
 
     fn handle(&mut self, command: Command, context: &mut Self::Context) {
         match command {
-            Command::Take {
-                count,
-                contiguous,
-                answer,
-            } => self.take_for(count, contiguous, answer, context),
-            Command::HandOver { size, answer } => self.hand_over_for(size, answer, context),
+            Command::Take(waiter) => self.take_for(waiter, context),
             Command::LowWater => self.refill_ahead(context),
             Command::Load { done } => self.load_for(done, context),
             Command::Change { done } => self.obey(done, context),
@@ -41,53 +35,52 @@ impl Handler<Command> for SequenceActor {
 }
 
 impl SequenceActor {
-    fn take_for(
-        &mut self,
-        count: u64,
-        contiguous: bool,
-        answer: ReplySender,
-        context: &mut Context<Self>,
-    ) {
-        if self.refuses(&answer) {
-            self.refuse(answer);
-            return;
-        }
-        // Numbers that arrived since the caller found none are taken at once, unless other callers
-        // have waited longer. A time-ordered sequence has an empty cursor, and `advance` serves its
-        // callers.
-        if self.queue.is_empty()
-            && let Some(batch) = self.take_batch(count, contiguous)
-        {
-            if answer.send(Ok(batch.ranges.as_slice().to_vec())).is_err() {
-                self.count_gone(count);
+    fn take_for(&mut self, mut waiter: Waiter, context: &mut Context<Self>) {
+        if self.state == ActorState::Draining {
+            // If only the name is unloading, the caller gets no answer and looks the name up again.
+            if !self.is_unloading {
+                waiter.refuse(SequenceError::Draining);
             }
-        } else if contiguous && !self.issuer.is_strict() {
-            self.dedicated_queue
-                .push(DedicatedRequest::new(count, false, answer));
-        } else {
-            self.queue.push(Waiter { count, answer });
-        }
-        self.hurry();
-        self.advance(context);
-    }
-
-    fn take_batch(&self, count: u64, contiguous: bool) -> Option<TakenBatch> {
-        let cursor = self
-            .issuer
-            .cursor()
-            .filter(|_| !self.issuer.is_outdated())?;
-        cursor.take_batch(count, contiguous)
-    }
-
-    fn hand_over_for(&mut self, size: u64, answer: ReplySender, context: &mut Context<Self>) {
-        if self.refuses(&answer) {
-            self.refuse(answer);
             return;
         }
-        self.dedicated_queue
-            .push(DedicatedRequest::new(size, true, answer));
+        if waiter.answer.is_closed() {
+            return;
+        }
+        if waiter.wants == Wants::Block && self.issues_ids() {
+            let name = self.issuer.key.sequence.clone();
+            waiter.refuse(SequenceError::TimeOrdered { name });
+            return;
+        }
+        if waiter.wants == Wants::Range && self.issuer.is_strict() {
+            // Each caller of a write gets one range of it.
+            waiter.wants = Wants::Numbers;
+        }
+        match self.take_now(&waiter) {
+            Some(batch) => {
+                let count = waiter.count;
+                if !waiter.give(batch.ranges.as_slice().to_vec()) {
+                    self.count_gone(count);
+                }
+            }
+            None => self.queue.push(waiter),
+        }
         self.hurry();
         self.advance(context);
+    }
+
+    /// Returns whether the sequence is time-ordered, and needs no other issuer by now.
+    fn issues_ids(&self) -> bool {
+        self.issuer.snowflake().is_some() && !self.issuer.is_outdated()
+    }
+
+    /// Takes numbers that arrived since the caller found none, unless other callers have waited
+    /// longer. A time-ordered sequence has no cursor, and `advance` serves its callers.
+    fn take_now(&self, waiter: &Waiter) -> Option<TakenBatch> {
+        if waiter.wants == Wants::Block || self.queue.wants_numbers() || self.issuer.is_outdated() {
+            return None;
+        }
+        let cursor = self.issuer.cursor()?;
+        cursor.take_batch(waiter.count, waiter.wants == Wants::Range)
     }
 
     fn refill_ahead(&mut self, context: &mut Context<Self>) {
@@ -155,7 +148,6 @@ impl SequenceActor {
     pub(crate) fn give_way(&mut self, context: &mut Context<Self>) {
         self.issuer.outdate();
         self.refuse_all(&SequenceError::Elsewhere);
-        self.refuse_dedicated(&SequenceError::Elsewhere);
         self.close_snowflake();
         self.give_back();
         if self.in_flight.is_some() {

@@ -7,22 +7,21 @@
 //!
 //! - `sequence_actor.rs`: decides what the counter does next.
 //! - `mailbox.rs`: handles each command.
-//! - `delivery.rs`: gives callers what the store brought, or its refusal.
-//! - `strict.rs`: serves sequences with strict order.
+//! - `delivery.rs`: gives callers what a refill brought, or its refusal.
+//! - `group.rs`: serves callers who share one write, as in strict order.
 //! - `snowflake_lease.rs`: keeps the lease of a worker id.
 //!
-//! The rest: `command.rs` defines the commands, and `dispatch.rs` sends them. `queue.rs`,
-//! `dedicated.rs` and `snowflake_queue.rs` hold the callers that wait. `slow_refills.rs` logs slow
-//! refills.
+//! The rest: `command.rs` defines the commands, and `dispatch.rs` sends them. `queue.rs` holds the
+//! callers that wait, and `snowflake_queue.rs` serves those of ids by time. `slow_refills.rs` logs
+//! slow refills.
 
 pub(crate) mod command;
-pub(crate) mod dedicated;
 mod delivery;
 mod dispatch;
+mod group;
 mod mailbox;
 pub(crate) mod queue;
 pub(crate) mod sequence_actor;
 pub(crate) mod slow_refills;
 pub(crate) mod snowflake_lease;
 mod snowflake_queue;
-mod strict;

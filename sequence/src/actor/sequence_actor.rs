@@ -28,8 +28,6 @@ use tokio::sync::{Notify, oneshot};
 use tracing::Span;
 
 use crate::{
-    actor::command::ReplySender,
-    actor::dedicated::{self, DedicatedQueue, DedicatedRequest},
     actor::queue::{Queue, Waiter},
     actor::snowflake_lease::Leasing,
     directory::shared::Shared,
@@ -50,10 +48,8 @@ pub(crate) struct SequenceActor {
     pub(crate) issuer: Ownership,
     pub(crate) shared: Arc<Shared>,
     pub(crate) state: ActorState,
-    /// Callers that wait for a refill.
+    /// Callers that wait for numbers.
     pub(crate) queue: Queue,
-    /// Callers that each wait for a range of their own, from the store.
-    pub(crate) dedicated_queue: DedicatedQueue,
     pub(crate) in_flight: Option<PendingWork>,
     /// Notified when a caller waits for a refill that was started ahead of need; `None` before the
     /// first refill of this actor, and after each one.
@@ -64,8 +60,6 @@ pub(crate) struct SequenceActor {
     pub(crate) is_refused: bool,
     /// Whether the reservation under way first looks for returned blocks.
     pub(crate) looks_for_returned: bool,
-    /// Whether the callers in `dedicated_queue` go next, if callers wait in `queue`, too.
-    pub(crate) is_dedicated_next: bool,
     pub(crate) retry: Option<SpawnHandle>,
     /// Notified when a load has ended: numbers are in memory, or do not come for now.
     pub(crate) loading: Vec<oneshot::Sender<()>>,
@@ -94,9 +88,7 @@ pub(crate) enum ActorState {
 /// What the work under way is for.
 pub(crate) enum PendingWork {
     Refill,
-    /// Callers who each get a range of their own from one write.
-    Dedicated(Vec<DedicatedRequest>),
-    /// Callers of a sequence with strict order, who share one write.
+    /// Callers who share one write. Each of them gets a range of it.
     Group(Vec<Waiter>),
     /// The lease of a worker id, or the question before it, whether the sequence lives.
     Lease,
@@ -134,13 +126,11 @@ impl SequenceActor {
             shared,
             state: ActorState::Empty,
             queue: Queue::default(),
-            dedicated_queue: DedicatedQueue::default(),
             in_flight: None,
             urgency: None,
             backoff: BACKOFF_MIN,
             is_refused: false,
             looks_for_returned: false,
-            is_dedicated_next: false,
             retry: None,
             loading: Vec::new(),
             is_unloading: false,
@@ -166,26 +156,12 @@ impl SequenceActor {
             return;
         }
         self.queue.forget_gone();
-        self.dedicated_queue.forget_gone();
         if self.issuer.is_strict() {
-            self.advance_strict(context);
-            return;
+            // There is nothing to load.
+            self.tell_loading();
         }
         self.issuer.refill_cursor();
-        let next = if let Some(dedicated_queue) = self.next_dedicated() {
-            Some(dedicated_queue)
-        } else if !self.queue.is_empty() {
-            self.is_dedicated_next = true;
-            Some(PendingWork::Refill)
-        } else if self.retry.is_none()
-            && !self.is_refused
-            && (self.issuer.wants_prefetch() || self.wants_load())
-        {
-            Some(PendingWork::Refill)
-        } else {
-            None
-        };
-        let Some(next) = next else {
+        let Some(next) = self.next_work() else {
             self.become_idle();
             return;
         };
@@ -198,17 +174,15 @@ impl SequenceActor {
         self.reserve(request, context);
     }
 
-    /// Returns the callers who get ranges of their own from the next write. Returns `None` if the
-    /// waiters for a refill go first.
-    pub(crate) fn next_dedicated(&mut self) -> Option<PendingWork> {
-        let is_dedicated_next = self.queue.is_empty() || self.is_dedicated_next;
-        if self.dedicated_queue.is_empty() || !is_dedicated_next {
-            return None;
+    /// Returns what the next reservation is for, if one is needed.
+    fn next_work(&mut self) -> Option<PendingWork> {
+        if !self.queue.is_empty() {
+            let group = self.next_group();
+            return Some(group.map_or(PendingWork::Refill, PendingWork::Group));
         }
-        self.is_dedicated_next = false;
-        Some(PendingWork::Dedicated(
-            self.dedicated_queue.take_group(self.issuer.left_to_share()),
-        ))
+        let may_refill = self.retry.is_none() && !self.is_refused;
+        let is_needed = may_refill && (self.issuer.wants_prefetch() || self.wants_load());
+        is_needed.then_some(PendingWork::Refill)
     }
 
     fn wants_load(&self) -> bool {
@@ -217,8 +191,7 @@ impl SequenceActor {
 
     /// Makes the work under way urgent, if callers wait.
     pub(crate) fn hurry(&self) {
-        let waits = !(self.queue.is_empty() && self.dedicated_queue.is_empty());
-        if let (true, Some(urgency)) = (waits, &self.urgency) {
+        if let (false, Some(urgency)) = (self.queue.is_empty(), &self.urgency) {
             urgency.notify_one();
         }
     }
@@ -245,7 +218,6 @@ impl SequenceActor {
             }
             (
                 PendingWork::Refill
-                | PendingWork::Dedicated(_)
                 | PendingWork::Group(_)
                 | PendingWork::Lease
                 | PendingWork::Renewal,
@@ -271,7 +243,6 @@ impl SequenceActor {
                 PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
                     Want::Refill(self.issuer.demand(self.queue.waited_for()))
                 }
-                PendingWork::Dedicated(group) => dedicated::want_of(group),
                 PendingWork::Group(group) => self.want_of(group),
             },
             adopt_from,
@@ -290,15 +261,11 @@ impl SequenceActor {
     /// Returns the call that has waited longest for this work. Returns no call if the work is ahead
     /// of need.
     pub(crate) fn call_of(&self, purpose: &PendingWork) -> Span {
-        let answer = match purpose {
-            PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
-                let waiter = self.queue.first().map(|waiter| &waiter.answer);
-                waiter.or(self.dedicated_queue.first().map(|caller| &caller.answer))
-            }
-            PendingWork::Dedicated(group) => group.first().map(|caller| &caller.answer),
-            PendingWork::Group(group) => group.first().map(|waiter| &waiter.answer),
+        let waiter = match purpose {
+            PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => self.queue.first(),
+            PendingWork::Group(group) => group.first(),
         };
-        answer.map_or_else(Span::none, |answer| answer.call.clone())
+        waiter.map_or_else(Span::none, |waiter| waiter.answer.call.clone())
     }
 
     pub(crate) fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
@@ -343,14 +310,15 @@ impl SequenceActor {
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
         self.urgency = None;
-        let loading = std::mem::take(&mut self.loading);
         let is_changed = matches!(
             outcome,
             Err(StoreError::Changed(_) | StoreError::NotFound | StoreError::Elsewhere(_))
         );
         if is_changed || self.issuer.is_outdated() {
             // The sequence needs another issuer by now, or is gone: callers look the name up again.
-            self.resume_waiting(purpose);
+            if let Some(PendingWork::Group(group)) = purpose {
+                self.queue.put_back(group);
+            }
             self.issuer.outdate();
             let block = outcome.ok().filter(|block| !block.is_strict());
             if let Some(reserved) = block.and_then(|block| self.issuer.publish(block)) {
@@ -358,6 +326,7 @@ impl SequenceActor {
                 let fate = BlockFate::Returned { next_unissued };
                 self.shared.store.write_journal(reserved.row(), fate);
             }
+            self.tell_loading();
             if self.state == ActorState::Draining {
                 self.finish_draining(context);
             } else {
@@ -371,12 +340,7 @@ impl SequenceActor {
         match (outcome, purpose) {
             (Ok(block), Some(PendingWork::Group(group))) => self.serve_group(block, group),
             (Err(error), Some(PendingWork::Group(group))) => self.fail_group(&error, group),
-            (Ok(block), Some(PendingWork::Dedicated(group))) if block.is_strict() => {
-                self.hand_over_strict(block, group);
-            }
-            (Ok(block), Some(PendingWork::Dedicated(group))) => self.hand_over(block, group),
             (Ok(block), _) => self.refill(block),
-            (Err(error), Some(PendingWork::Dedicated(group))) => self.fail_dedicated(&error, group),
             (Err(error), _) => {
                 if self.fail(&error) {
                     if matches!(error, StoreError::Retired) {
@@ -395,17 +359,11 @@ impl SequenceActor {
                         && self.issuer.wants_prefetch()
                     {
                         self.try_again_later(context);
-                        if self.dedicated_queue.is_empty() {
-                            return;
-                        }
                     }
                 }
             }
         }
-        for done in loading {
-            // A caller who waits no longer needs no answer.
-            let _gone = done.send(());
-        }
+        self.tell_loading();
         if self.state == ActorState::Draining {
             self.finish_draining(context);
             return;
@@ -426,10 +384,6 @@ impl SequenceActor {
                 name: self.issuer.key.sequence.clone(),
             };
             self.refuse_all(&told);
-            if self.issuer.snowflake().is_some() {
-                // No reservation is made for these callers, so no failure of one would answer them.
-                self.refuse_dedicated(&told);
-            }
             return true;
         }
         if self.issuer.is_outdated() {
@@ -473,26 +427,9 @@ impl SequenceActor {
         }
     }
 
-    /// Puts callers back to the front of their queue.
-    fn resume_waiting(&mut self, purpose: Option<PendingWork>) {
-        match purpose {
-            Some(PendingWork::Group(group)) => self.queue.put_back(group),
-            Some(PendingWork::Dedicated(group)) => self.dedicated_queue.put_back(group),
-            Some(PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal) | None => {}
-        }
-    }
-
     pub(crate) fn refuse_all(&mut self, told: &SequenceError) {
         for waiter in self.queue.take_all() {
-            // A caller who gave up needs no answer.
-            let _gone = waiter.answer.send(Err(told.clone()));
-        }
-    }
-
-    pub(crate) fn refuse_dedicated(&mut self, told: &SequenceError) {
-        for caller in self.dedicated_queue.take_all() {
-            // A caller who gave up needs no answer.
-            let _gone = caller.answer.send(Err(told.clone()));
+            waiter.refuse(told.clone());
         }
     }
 
@@ -527,28 +464,11 @@ impl SequenceActor {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight.is_none()
-            && self.queue.is_empty()
-            && self.dedicated_queue.is_empty()
-            && self.state != ActorState::Draining
-    }
-
-    /// Returns whether this caller gets nothing from this actor.
-    pub(crate) fn refuses(&self, answer: &ReplySender) -> bool {
-        self.state == ActorState::Draining || answer.is_closed()
-    }
-
-    /// Refuses a caller because this replica is draining. If only the name is unloading, the caller
-    /// gets no answer and looks the name up again.
-    pub(crate) fn refuse(&self, answer: ReplySender) {
-        if !self.is_unloading {
-            let _gone = answer.send(Err(SequenceError::Draining));
-        }
+        self.in_flight.is_none() && self.queue.is_empty() && self.state != ActorState::Draining
     }
 
     pub(crate) fn finish_draining(&mut self, context: &mut Context<Self>) {
         self.refuse_all(&SequenceError::Draining);
-        self.refuse_dedicated(&SequenceError::Draining);
         let n_returned = self.give_back();
         self.close_snowflake();
         let returning = self.returned();

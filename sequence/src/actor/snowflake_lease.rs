@@ -99,7 +99,7 @@ impl SequenceActor {
         }
         let since = held.renewed.elapsed();
         if since >= RENEWAL_PAUSE {
-            if self.retry.is_none() || self.is_asked_for() {
+            if self.retry.is_none() || !self.queue.is_empty() {
                 self.renew(snowflake, context);
             }
         } else if snowflake.layout().high == High::Worker
@@ -111,10 +111,6 @@ impl SequenceActor {
         } else {
             self.look_again(RENEWAL_PAUSE.saturating_sub(since), context);
         }
-    }
-
-    fn is_asked_for(&self) -> bool {
-        !(self.queue.is_empty() && self.dedicated_queue.is_empty())
     }
 
     /// Returns how far ahead time is reserved.

@@ -1,9 +1,9 @@
 //! Serves the waiters of a time-ordered sequence, and finds out what the others need.
 //!
-//! Waiters are served first from the ids that are there, in the order in which they came. A waiter
-//! is refused only for a reason that then keeps this waiter from being served. Waiters that want
-//! one unbroken range have a queue of their own, and the two queues alternate. A caller who finds
-//! an id in memory does not wait, and so may get an id before the waiters do.
+//! Waiters are served first from the ids that are there, in the order in which they came. Those who
+//! want one unbroken range take turns with the others. A waiter is refused only for a reason that
+//! then keeps this waiter from being served. A caller who finds an id in memory does not wait, and
+//! so may get an id before the waiters do.
 
 use std::{
     sync::Arc,
@@ -18,9 +18,7 @@ use odometer_process::{
 };
 
 use crate::{
-    actor::command::ReplySender,
-    actor::dedicated::DedicatedRequest,
-    actor::queue::Waiter,
+    actor::queue::Wants,
     actor::sequence_actor::SequenceActor,
     actor::snowflake_lease::{Purpose, RENEWAL_PAUSE},
     error::SequenceError,
@@ -44,14 +42,6 @@ pub(crate) enum Need {
     Lease,
     /// Another worker id, or a clock that has advanced by this much.
     Another(Duration),
-}
-
-/// A caller that waits.
-struct Caller {
-    count: u64,
-    /// Whether the caller wants one unbroken range.
-    contiguous: bool,
-    answer: ReplySender,
 }
 
 /// Why a waiter was not served.
@@ -101,75 +91,24 @@ impl SequenceActor {
     /// Answers the waiters in order, as long as there are ids. Returns what the next waiter needs.
     fn serve(&mut self, snowflake: &SnowflakeIssuer) -> Need {
         self.queue.forget_gone();
-        self.dedicated_queue.forget_gone();
-        self.refuse_blocks();
-        while let Some(caller) = self.next_caller() {
-            match snowflake.take_batch(caller.count, caller.contiguous) {
+        while let Some(waiter) = self.queue.pop() {
+            let count = waiter.count;
+            match snowflake.take_batch(count, waiter.wants == Wants::Range) {
                 Ok(taken) => {
-                    if caller.answer.send(Ok(taken.ids)).is_err() {
-                        self.count_gone(caller.count);
+                    if !waiter.give(taken.ids) {
+                        self.count_gone(count);
                     }
                 }
                 Err(refused) => match self.unserved(snowflake, refused) {
-                    Unserved::Final(error) => {
-                        let _gone = caller.answer.send(Err(error));
-                    }
+                    Unserved::Final(error) => waiter.refuse(error),
                     Unserved::Needs(need) => {
-                        self.put_back(caller);
+                        self.queue.put_back_first(waiter);
                         return need;
                     }
                 },
             }
         }
         Need::Nothing
-    }
-
-    /// Refuses all callers that want a block, because there are none here. This does not depend on
-    /// other waiters.
-    fn refuse_blocks(&mut self) {
-        for caller in self.dedicated_queue.take_blocks() {
-            let name = self.issuer.key.sequence.clone();
-            // A caller who gave up needs no answer.
-            let _gone = caller.answer.send(Err(SequenceError::TimeOrdered { name }));
-        }
-    }
-
-    /// Removes and returns the caller that is served next.
-    fn next_caller(&mut self) -> Option<Caller> {
-        let is_apart =
-            !self.dedicated_queue.is_empty() && (self.is_dedicated_next || self.queue.is_empty());
-        self.is_dedicated_next = !is_apart;
-        if !is_apart {
-            let Waiter { count, answer } = self.queue.pop()?;
-            return Some(Caller {
-                count,
-                contiguous: false,
-                answer,
-            });
-        }
-        // Callers that want blocks were refused before.
-        let DedicatedRequest { count, answer, .. } = self.dedicated_queue.pop()?;
-        Some(Caller {
-            count,
-            contiguous: true,
-            answer,
-        })
-    }
-
-    /// Puts a caller back, who is then served next.
-    fn put_back(&mut self, caller: Caller) {
-        let Caller {
-            count,
-            contiguous,
-            answer,
-        } = caller;
-        self.is_dedicated_next = contiguous;
-        if contiguous {
-            self.dedicated_queue
-                .put_back(vec![DedicatedRequest::new(count, false, answer)]);
-        } else {
-            self.queue.put_back(vec![Waiter { count, answer }]);
-        }
     }
 
     fn unserved(&self, snowflake: &SnowflakeIssuer, refused: NoIds) -> Unserved {
@@ -258,11 +197,10 @@ impl SequenceActor {
     }
 
     fn refuse_first(&mut self, refused: &SequenceError) {
-        if let Some(caller) = self.next_caller() {
+        if let Some(waiter) = self.queue.pop() {
             // A name whose callers are refused is in use: it must not be parked.
             self.issuer.note_asked();
-            // A caller who gave up needs no answer.
-            let _gone = caller.answer.send(Err(refused.clone()));
+            waiter.refuse(refused.clone());
         }
     }
 }

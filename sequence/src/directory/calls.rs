@@ -25,6 +25,7 @@ use tokio::{sync::oneshot, time::timeout};
 use crate::{
     Drained, Readiness, SequenceSettings,
     actor::command::{Command, Outcome, ReplySender},
+    actor::queue::{Waiter, Wants},
     directory::period_directory::PeriodDirectory,
     directory::shared::{BETWEEN_TWO_ACTORS, Shared},
     directory::warm_up,
@@ -79,12 +80,11 @@ impl Directory {
         if let Some(issued) = self.take_warm(name, period, (count, contiguous)) {
             return Ok(issued);
         }
-        self.ask(name, period, |answer| Command::Take {
-            count,
-            contiguous,
-            answer,
-        })
-        .await
+        let wants = match contiguous {
+            true => Wants::Range,
+            false => Wants::Numbers,
+        };
+        self.ask(name, period, (count, wants)).await
     }
 
     fn take_warm(
@@ -113,8 +113,7 @@ impl Directory {
         period: Option<&Period>,
         size: u64,
     ) -> Result<Issued, SequenceError> {
-        self.ask(name, period, |answer| Command::HandOver { size, answer })
-            .await
+        self.ask(name, period, (size, Wants::Block)).await
     }
 
     /// Asks the actor that has the numbers, and waits for at most `refill_deadline`.
@@ -125,7 +124,7 @@ impl Directory {
         &self,
         name: &SequenceName,
         period: Option<&Period>,
-        command: impl Fn(ReplySender) -> Command,
+        (count, wants): (u64, Wants),
     ) -> Result<Issued, SequenceError> {
         let _turn = self.shared.admit_waiter()?;
         self.shared.metrics.cold_calls.increment(1);
@@ -149,7 +148,8 @@ impl Directory {
                 return Err(SequenceError::Draining);
             }
             let (answer, receiver) = ReplySender::channel();
-            self.shared.tell(&issuer, command(answer));
+            let waiter = Waiter::new(count, wants, answer);
+            self.shared.tell(&issuer, Command::Take(waiter));
             let mut waiting = PendingAnswer {
                 receiver,
                 metrics: &self.shared.metrics,

@@ -32,33 +32,19 @@ impl Ownership {
         n_cut
     }
 
-    /// Serves the waiters from the held blocks, in order, and puts the rest into the cursor.
-    pub(crate) fn serve_waiters(&self, queue: &mut Queue) {
+    /// Serves the waiters from the held blocks, in order, and puts the rest into the cursor. Asks
+    /// `too_many` about a waiter for whom memory has too few numbers, as [`Queue::serve_waiters`]
+    /// does.
+    pub(crate) fn serve_waiters(
+        &self,
+        queue: &mut Queue,
+        too_many: impl Fn(Waiter, u64) -> Option<Waiter>,
+    ) {
         let low_water = self.low_water();
         let mut memory = self.memory.lock();
-        if !queue.is_empty() {
+        if queue.wants_numbers() {
             self.close_into_spare(&mut memory);
-            let n_issued = queue.serve_waiters(&mut memory.spare);
-            self.add_direct(n_issued);
-        }
-        self.fill_from_spare(&mut memory, low_water);
-    }
-
-    /// Serves the waiters for whom memory has enough numbers, at the end of a sequence. Calls
-    /// `refused` for each other waiter, with how many numbers are left.
-    pub(crate) fn serve_last_waiters(&self, queue: &mut Queue, refused: impl Fn(Waiter, u64)) {
-        let low_water = self.low_water();
-        let mut memory = self.memory.lock();
-        self.close_into_spare(&mut memory);
-        for waiter in queue.take_all() {
-            let n_left = memory.spare.iter().map(Block::count).sum();
-            if waiter.count > n_left {
-                refused(waiter, n_left);
-                continue;
-            }
-            let mut alone = Queue::default();
-            alone.push(waiter);
-            let n_issued = alone.serve_waiters(&mut memory.spare);
+            let n_issued = queue.serve_waiters(&mut memory.spare, too_many);
             self.add_direct(n_issued);
         }
         self.fill_from_spare(&mut memory, low_water);

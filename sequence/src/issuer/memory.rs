@@ -480,22 +480,14 @@ impl Issuer {
         known.map_or(0, |known| known.definition.left(known.seen.next_value))
     }
 
-    /// Notes a reservation whose block is handed over as a whole.
-    pub(crate) fn note_handed_over(&self, reserved: &Reserved) {
-        self.note_known(reserved.known.clone(), reserved.stored_rate);
-    }
-
-    /// Notes a write for a sequence with strict order.
-    pub(crate) fn note_added(&self, reserved: &Reserved) {
-        self.note_known(reserved.known.clone(), reserved.stored_rate);
+    /// Notes a write whose block is shared out at once. Ranges that are handed over do not bound
+    /// adoption.
+    pub(crate) fn note_shared_out(&self, reserved: &Reserved) {
         let mut memory = self.memory.lock();
-        memory.issued_below = memory.issued_below.max(reserved.block.end());
-    }
-
-    /// Notes the definition and the counter that the store returned.
-    pub(crate) fn note_known(&self, known: Resolved, stored_rate: Option<f64>) {
-        let mut memory = self.memory.lock();
-        memory.know(known, stored_rate);
+        memory.know(reserved.known.clone(), reserved.stored_rate);
+        if self.is_strict() {
+            memory.issued_below = memory.issued_below.max(reserved.block.end());
+        }
         memory.used_at = Instant::now();
         self.update_printer(&mut memory);
     }
