@@ -1,5 +1,6 @@
-//! Gives the callers of a counter what the store brought, or the reason why it brought nothing.
+//! Gives the callers of a counter what a refill brought, or the reason why it brought nothing.
 
+use actix::Context;
 use odometer_process::faults::{self, Fault};
 use odometer_store::{BlockFate, Reserved, StoreError, Unpublished};
 
@@ -45,15 +46,14 @@ impl SequenceActor {
         }
     }
 
-    /// Refuses the waiters after a failed refill, because no numbers come for them.
-    ///
-    /// Returns false if another try may help at once: at the end of a sequence, returned blocks may
-    /// be left.
-    pub(crate) fn fail(&mut self, error: &StoreError) -> bool {
+    /// Handles a failed refill. Refuses the callers who want any numbers, because none come for
+    /// them.
+    pub(crate) fn fail_refill(&mut self, error: &StoreError, context: &mut Context<Self>) {
         if let StoreError::Exhausted { .. } = error {
             self.issuer.memory.lock().adopts = true;
             if !self.looks_for_returned && self.queue.wants_numbers() {
-                return false;
+                // Returned blocks may be left, so another try may help at once.
+                return;
             }
             // Memory may have enough numbers for some of the waiters.
             let name = &self.issuer.key.sequence;
@@ -62,12 +62,25 @@ impl SequenceActor {
                 waiter.refuse(SequenceError::Exhausted { name, left });
                 None
             });
-            return true;
+        } else {
+            let told = self.caller_error(error);
+            for waiter in self.queue.take_numbers() {
+                waiter.refuse(told.clone());
+            }
         }
-        let told = self.caller_error(error);
-        for waiter in self.queue.take_numbers() {
-            waiter.refuse(told.clone());
+        if matches!(error, StoreError::Retired) {
+            // Another replica retired the sequence, and the news has not arrived. The numbers in
+            // memory must not be issued, either.
+            let n_returned = self.give_back();
+            self.count_advanced(n_returned);
         }
-        true
+        let may_pass = matches!(
+            error,
+            StoreError::Unavailable | StoreError::Deadline | StoreError::WentBack
+        );
+        self.is_refused = !may_pass;
+        if may_pass && self.ending.is_none() && self.issuer.wants_prefetch() {
+            self.try_again_later(context);
+        }
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::{
     actor::command::Command,
     actor::queue::{Waiter, Wants},
-    actor::sequence_actor::{ActorState, SequenceActor, UNLOAD_TIMEOUT},
+    actor::sequence_actor::{Ending, SequenceActor, UNLOAD_TIMEOUT},
     error::SequenceError,
     issuer::memory::ActorLink,
 };
@@ -36,15 +36,12 @@ impl Handler<Command> for SequenceActor {
 
 impl SequenceActor {
     fn take_for(&mut self, mut waiter: Waiter, context: &mut Context<Self>) {
-        if self.state == ActorState::Draining {
-            // If only the name is unloading, the caller gets no answer and looks the name up again.
-            if !self.is_unloading {
-                waiter.refuse(SequenceError::Draining);
-            }
-            return;
-        }
-        if waiter.answer.is_closed() {
-            return;
+        match self.ending {
+            None if waiter.answer.is_closed() => return,
+            None => {}
+            Some(Ending::Draining) => return waiter.refuse(SequenceError::Draining),
+            // The caller gets no answer, and looks the name up again.
+            Some(Ending::Leaving) => return,
         }
         if waiter.wants == Wants::Block && self.issues_ids() {
             let name = self.issuer.key.sequence.clone();
@@ -93,7 +90,7 @@ impl SequenceActor {
     }
 
     fn load_for(&mut self, done: oneshot::Sender<()>, context: &mut Context<Self>) {
-        if self.issuer.remaining() == 0 && self.state != ActorState::Draining {
+        if self.issuer.remaining() == 0 && self.ending.is_none() {
             self.loading.push(done);
         }
         self.advance(context);
@@ -130,7 +127,7 @@ impl SequenceActor {
 
     fn unload(&mut self, context: &mut Context<Self>) {
         if self.issuer.is_outdated() {
-            if self.state != ActorState::Draining {
+            if self.ending.is_none() {
                 self.give_way(context);
             }
             return;
@@ -167,8 +164,7 @@ impl SequenceActor {
     /// Leaves memory: gives back what was not issued, and stops. Callers look the name up again.
     pub(crate) fn leave(&mut self, context: &mut Context<Self>) {
         let store = self.issuer.store();
-        self.state = ActorState::Draining;
-        self.is_unloading = true;
+        self.ending = Some(Ending::Leaving);
         // Memory is closed before the issuer is gone: a change that finds it gone is answered.
         let n_returned = self.give_back();
         self.close_snowflake();
@@ -208,8 +204,7 @@ impl SequenceActor {
 
     fn drain_for(&mut self, answer: oneshot::Sender<u64>, context: &mut Context<Self>) {
         self.draining.push(answer);
-        self.state = ActorState::Draining;
-        self.is_unloading = false;
+        self.ending = Some(Ending::Draining);
         if self.in_flight.is_none() {
             self.finish_draining(context);
         }

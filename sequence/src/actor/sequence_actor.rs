@@ -7,6 +7,8 @@
 //!   └─────────────────┘                   └──── Drain, Unload ────┴──▶ Draining
 //! ```
 //!
+//! No field holds these states: they follow from the numbers in memory and the work under way.
+//!
 //! At most one reservation is under way. The actor never waits for a reservation: the outcome comes
 //! back to the actor as a call of its own.
 
@@ -47,7 +49,8 @@ const LATE: Duration = Duration::from_millis(1500);
 pub(crate) struct SequenceActor {
     pub(crate) issuer: Ownership,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) state: ActorState,
+    /// Why the actor takes no new work; `None` while it does.
+    pub(crate) ending: Option<Ending>,
     /// Callers that wait for numbers.
     pub(crate) queue: Queue,
     pub(crate) in_flight: Option<PendingWork>,
@@ -63,26 +66,20 @@ pub(crate) struct SequenceActor {
     pub(crate) retry: Option<SpawnHandle>,
     /// Notified when a load has ended: numbers are in memory, or do not come for now.
     pub(crate) loading: Vec<oneshot::Sender<()>>,
-    /// Whether the name is leaving memory. Its callers must then look the name up again.
-    pub(crate) is_unloading: bool,
+    /// Notified when the actor is drained.
     pub(crate) draining: Vec<oneshot::Sender<u64>>,
     /// What is remembered about the lease of the worker id, if the sequence is time-ordered. Most
     /// sequences are not, and need no memory for this.
     pub(crate) leasing: Option<Box<Leasing>>,
 }
 
+/// Why an actor takes no new work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ActorState {
-    /// Memory has no numbers, and no block is on its way.
-    Empty,
-    /// Memory has no numbers, and a block is on its way.
-    Reserving,
-    /// Memory has numbers.
-    Serving,
-    /// Memory has numbers, and the next block is on its way.
-    Prefetching,
-    /// The actor takes no new work.
+pub(crate) enum Ending {
+    /// The replica stops.
     Draining,
+    /// The name is leaving memory. Its callers must look the name up again.
+    Leaving,
 }
 
 /// What the work under way is for.
@@ -106,9 +103,6 @@ impl Actor for SequenceActor {
         }
         // The actor before may have died in the middle of a change.
         self.enforce();
-        if self.issuer.remaining() > 0 {
-            self.state = ActorState::Serving;
-        }
         self.advance(context);
     }
 }
@@ -124,7 +118,7 @@ impl SequenceActor {
         Self {
             issuer,
             shared,
-            state: ActorState::Empty,
+            ending: None,
             queue: Queue::default(),
             in_flight: None,
             urgency: None,
@@ -133,7 +127,6 @@ impl SequenceActor {
             looks_for_returned: false,
             retry: None,
             loading: Vec::new(),
-            is_unloading: false,
             draining: Vec::new(),
             leasing: None,
         }
@@ -141,7 +134,7 @@ impl SequenceActor {
 
     /// Starts the next reservation, if one is needed and none is under way.
     pub(crate) fn advance(&mut self, context: &mut Context<Self>) {
-        if self.state == ActorState::Draining || self.shared.is_drained() {
+        if self.ending.is_some() || self.shared.is_drained() {
             return;
         }
         if self.issuer.is_outdated() {
@@ -161,17 +154,11 @@ impl SequenceActor {
             self.tell_loading();
         }
         self.issuer.refill_cursor();
-        let Some(next) = self.next_work() else {
-            self.become_idle();
-            return;
-        };
-        let request = self.request(&next);
-        self.in_flight = Some(next);
-        self.state = match self.issuer.remaining() {
-            0 => ActorState::Reserving,
-            _ => ActorState::Prefetching,
-        };
-        self.reserve(request, context);
+        if let Some(next) = self.next_work() {
+            let request = self.request(&next);
+            self.in_flight = Some(next);
+            self.reserve(request, context);
+        }
     }
 
     /// Returns what the next reservation is for, if one is needed.
@@ -194,18 +181,6 @@ impl SequenceActor {
         if let (false, Some(urgency)) = (self.queue.is_empty(), &self.urgency) {
             urgency.notify_one();
         }
-    }
-
-    pub(crate) fn become_idle(&mut self) {
-        let snowflake = self.issuer.snowflake();
-        let has_numbers = snowflake.map_or_else(
-            || self.issuer.remaining() > 0,
-            |snowflake| snowflake.is_serving(),
-        );
-        self.state = match has_numbers {
-            false => ActorState::Empty,
-            true => ActorState::Serving,
-        };
     }
 
     pub(crate) fn request(&mut self, purpose: &PendingWork) -> ReserveRequest {
@@ -314,61 +289,48 @@ impl SequenceActor {
             outcome,
             Err(StoreError::Changed(_) | StoreError::NotFound | StoreError::Elsewhere(_))
         );
-        if is_changed || self.issuer.is_outdated() {
-            // The sequence needs another issuer by now, or is gone: callers look the name up again.
-            if let Some(PendingWork::Group(group)) = purpose {
-                self.queue.put_back(group);
-            }
-            self.issuer.outdate();
-            let block = outcome.ok().filter(|block| !block.is_strict());
-            if let Some(reserved) = block.and_then(|block| self.issuer.publish(block)) {
-                let next_unissued = reserved.block.first();
-                let fate = BlockFate::Returned { next_unissued };
-                self.shared.store.write_journal(reserved.row(), fate);
-            }
-            self.tell_loading();
-            if self.state == ActorState::Draining {
-                self.finish_draining(context);
-            } else {
-                self.give_way(context);
-            }
-            return;
-        }
         if outcome.is_ok() {
             self.issuer.memory.lock().is_used = true;
         }
-        match (outcome, purpose) {
-            (Ok(block), Some(PendingWork::Group(group))) => self.serve_group(block, group),
-            (Err(error), Some(PendingWork::Group(group))) => self.fail_group(&error, group),
-            (Ok(block), _) => self.refill(block),
-            (Err(error), _) => {
-                if self.fail(&error) {
-                    if matches!(error, StoreError::Retired) {
-                        // Another replica retired the sequence, and the news has not arrived. The
-                        // numbers in memory must not be issued, either.
-                        let n_returned = self.give_back();
-                        self.count_advanced(n_returned);
-                    }
-                    let may_pass = matches!(
-                        error,
-                        StoreError::Unavailable | StoreError::Deadline | StoreError::WentBack
-                    );
-                    self.is_refused = !may_pass;
-                    if may_pass
-                        && self.state != ActorState::Draining
-                        && self.issuer.wants_prefetch()
-                    {
-                        self.try_again_later(context);
-                    }
-                }
+        if is_changed || self.issuer.is_outdated() {
+            self.outdate(outcome.ok(), purpose);
+        } else if let Some(PendingWork::Group(group)) = purpose {
+            match outcome {
+                Ok(block) => self.serve_group(block, group),
+                Err(error) => self.fail_group(&error, group),
+            }
+        } else {
+            match outcome {
+                Ok(block) => self.refill(block),
+                Err(error) => self.fail_refill(&error, context),
             }
         }
         self.tell_loading();
-        if self.state == ActorState::Draining {
-            self.finish_draining(context);
-            return;
+        self.go_on(context);
+    }
+
+    /// Notes that the sequence needs another issuer by now, or is gone. The actor gives way in its
+    /// next step, and the callers look the name up again.
+    fn outdate(&mut self, block: Option<Unpublished>, purpose: Option<PendingWork>) {
+        if let Some(PendingWork::Group(group)) = purpose {
+            self.queue.put_back(group);
         }
-        self.advance(context);
+        self.issuer.outdate();
+        let block = block.filter(|block| !block.is_strict());
+        if let Some(reserved) = block.and_then(|block| self.issuer.publish(block)) {
+            let next_unissued = reserved.block.first();
+            let fate = BlockFate::Returned { next_unissued };
+            self.shared.store.write_journal(reserved.row(), fate);
+        }
+    }
+
+    /// Takes the next step after some work has ended.
+    pub(crate) fn go_on(&mut self, context: &mut Context<Self>) {
+        if self.ending.is_some() {
+            self.finish_draining(context);
+        } else {
+            self.advance(context);
+        }
     }
 
     /// Makes memory obey the last change that is known. Returns true if nothing may be issued any
@@ -450,7 +412,6 @@ impl SequenceActor {
     /// Tries a failed prefetch again later. No caller waits for it, so the actor does this by
     /// itself.
     pub(crate) fn try_again_later(&mut self, context: &mut Context<Self>) {
-        self.become_idle();
         if self.retry.is_some() {
             return;
         }
@@ -464,7 +425,7 @@ impl SequenceActor {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight.is_none() && self.queue.is_empty() && self.state != ActorState::Draining
+        self.in_flight.is_none() && self.queue.is_empty() && self.ending.is_none()
     }
 
     pub(crate) fn finish_draining(&mut self, context: &mut Context<Self>) {

@@ -34,7 +34,7 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 use crate::{
-    actor::sequence_actor::{ActorState, PendingWork, SequenceActor},
+    actor::sequence_actor::{PendingWork, SequenceActor},
     actor::snowflake_queue::clock_behind,
     error::SequenceError,
     issuer::snowflake_issuer::{SnowflakeIssuer, Unused},
@@ -132,7 +132,6 @@ impl SequenceActor {
             return;
         }
         self.in_flight = Some(PendingWork::Renewal);
-        self.state = ActorState::Prefetching;
         let (store, hold) = (Arc::clone(&self.shared.store), self.hold());
         let renewing = async move { store.renew_lease(&held.key, Some(hold)).await };
         let snowflake = Arc::clone(snowflake);
@@ -231,7 +230,6 @@ impl SequenceActor {
     /// Asks the store whether the sequence lives.
     fn look(&mut self, context: &mut Context<Self>) {
         self.in_flight = Some(PendingWork::Lease);
-        self.state = ActorState::Reserving;
         let (shared, name) = (Arc::clone(&self.shared), self.issuer.key.sequence.clone());
         let call = self.call_of(&PendingWork::Lease);
         let last_seen = self.issuer.memory.lock().last_seen();
@@ -248,7 +246,6 @@ impl SequenceActor {
     }
 
     fn looked(&mut self, outcome: Result<ReadCounter, StoreError>, context: &mut Context<Self>) {
-        let is_leaving = self.state == ActorState::Draining;
         match outcome {
             Ok(found)
                 if found
@@ -259,11 +256,8 @@ impl SequenceActor {
                 self.issuer.note_looked(found.known);
                 self.enforce();
             }
-            Ok(_) | Err(StoreError::NotFound | StoreError::Elsewhere(_)) if !is_leaving => {
-                self.give_way(context);
-                return;
-            }
-            Ok(_) => {}
+            // The actor gives way in its next step.
+            Ok(_) | Err(StoreError::NotFound | StoreError::Elsewhere(_)) => self.issuer.outdate(),
             // No worker id is leased without the answer that the sequence lives.
             Err(error) => {
                 let told = self.caller_error(&error);
@@ -299,7 +293,6 @@ impl SequenceActor {
         let hold = self.hold();
         let wanted = self.wanted(snowflake.layout(), hold);
         self.in_flight = Some(PendingWork::Lease);
-        self.state = ActorState::Reserving;
         let (shared, of) = (Arc::clone(&self.shared), self.issuer.store());
         let call = self.call_of(&PendingWork::Lease);
         let leasing = async move { shared.store.lease(&of, wanted).await };
@@ -349,7 +342,7 @@ impl SequenceActor {
     ) {
         self.reset_backoff();
         self.forget_refusal();
-        let is_unwanted = self.state == ActorState::Draining
+        let is_unwanted = self.ending.is_some()
             || self.issuer.is_outdated()
             || self.issuer.memory.lock().is_retired;
         if is_unwanted {
@@ -419,7 +412,7 @@ impl SequenceActor {
         self.refuse_unserved(snowflake, &told, context);
         self.tell_loading();
         let is_kept = matches!(purpose, None | Some(Purpose::Anew));
-        if is_kept && self.state != ActorState::Draining {
+        if is_kept && self.ending.is_none() {
             self.try_again_later(context);
         }
     }
@@ -487,15 +480,6 @@ impl SequenceActor {
                 );
                 SequenceError::Internal
             }
-        }
-    }
-
-    /// Takes the next step after a statement has ended.
-    fn go_on(&mut self, context: &mut Context<Self>) {
-        if self.state == ActorState::Draining {
-            self.finish_draining(context);
-        } else {
-            self.advance(context);
         }
     }
 

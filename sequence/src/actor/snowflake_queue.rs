@@ -76,10 +76,7 @@ impl SequenceActor {
             Need::Nothing if !self.loading.is_empty() && !snowflake.is_serving() => {
                 self.seek(snowflake, Purpose::First, context);
             }
-            Need::Nothing => {
-                self.tell_loading();
-                self.become_idle();
-            }
+            Need::Nothing => self.tell_loading(),
             // `look_again` serves these callers later.
             Need::Turn(_) => {}
             Need::Time => self.reserve_time(snowflake, context),

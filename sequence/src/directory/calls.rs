@@ -32,7 +32,7 @@ use crate::{
     error::SequenceError,
     inspection::description::{Description, Page},
     issuer::issued::Issued,
-    issuer::memory::{ActorLink, Issuer},
+    issuer::memory::Issuer,
     lifecycle::changes,
     lifecycle::sweep,
 };
@@ -386,7 +386,7 @@ impl Directory {
             self.shared.tell(&issuer, Command::Drain { answer });
             match waiting.await {
                 Ok(n_returned) => return n_returned,
-                Err(_) if matches!(&*issuer.actor.lock(), ActorLink::Gone) => return 0,
+                Err(_) if issuer.has_left() => return 0,
                 Err(_) => tokio::time::sleep(BETWEEN_TWO_ACTORS).await,
             }
         }

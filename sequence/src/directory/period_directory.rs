@@ -123,7 +123,7 @@ impl PeriodIssuers {
         let now = self.n_admitted;
         let mut staying = Vec::with_capacity(self.by_period.len());
         for member in self.by_period.values_mut() {
-            if member.issuer.is_leaving() {
+            if member.issuer.has_left() {
                 continue;
             }
             let n_issued = member.issuer.n_issued();

@@ -334,12 +334,7 @@ impl Issuer {
         self.memory.lock().used_at = Instant::now();
     }
 
-    /// Returns whether the issuer is leaving memory, or has left it.
-    pub(crate) fn is_leaving(&self) -> bool {
-        matches!(&*self.actor.lock(), ActorLink::Gone)
-    }
-
-    /// Returns whether the issuer has left memory, or its name was parked.
+    /// Returns whether the issuer has left memory or is leaving it, or its name was parked.
     pub(crate) fn has_left(&self) -> bool {
         matches!(&*self.actor.lock(), ActorLink::Gone | ActorLink::Parked)
     }
