@@ -1,6 +1,6 @@
 //! Reads the wall clock, in one place.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::faults;
 
@@ -11,4 +11,10 @@ pub fn now_ms() -> i64 {
         .ok()
         .and_then(|since| i64::try_from(since.as_millis()).ok())
         .map_or(0, |now| now.saturating_add(faults::clock_shift_ms()))
+}
+
+/// Returns the time that is this many milliseconds after the Unix epoch. Earlier times count as the
+/// epoch.
+pub fn time_of(unix_ms: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(unix_ms).unwrap_or_default())
 }

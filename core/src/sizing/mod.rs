@@ -92,6 +92,20 @@ pub enum SizeReason {
     Left,
 }
 
+impl SizeReason {
+    /// All reasons, each at the place that it has as a number.
+    pub const ALL: [Self; 8] = [
+        Self::Average,
+        Self::LastSecond,
+        Self::Waiting,
+        Self::Minimum,
+        Self::Conflicts,
+        Self::Maximum,
+        Self::Cutover,
+        Self::Left,
+    ];
+}
+
 impl Rates {
     /// Creates the rates of a sequence with an average that is already known. NaN, infinity and
     /// rates below 0 count as 0.

@@ -403,3 +403,10 @@ proptest! {
         prop_assert!(granted.count <= max_at_once(left).max(size.at_least));
     }
 }
+
+#[test]
+fn each_reason_is_at_its_place() {
+    for (place, why) in SizeReason::ALL.into_iter().enumerate() {
+        assert_eq!(why as usize, place);
+    }
+}

@@ -1,10 +1,7 @@
 //! Explains what became of one number, and never says more than is known. `docs/journal.md` has
 //! each case and its reason.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{
     block::Block,
@@ -14,7 +11,10 @@ use odometer_core::{
     period::{CounterKey, Period, PeriodKind},
     templates::Template,
 };
-use odometer_process::faults::{self, Fault};
+use odometer_process::{
+    clock,
+    faults::{self, Fault},
+};
 use odometer_store::{
     Holder, JournalBlock, JournalRow, NumberTrace, SeenCounter, StoreError, Traced,
 };
@@ -204,13 +204,12 @@ impl Directory {
 
     /// Describes a block in memory, whose row may not be written yet.
     fn origin_of(&self, row: &JournalRow) -> NumberOrigin {
-        let reserved_at = u64::try_from(row.reserved_at).unwrap_or_default();
         NumberOrigin {
             first: row.block.first(),
             last: row.block.last(),
             step: row.block.step(),
             holder: self.shared.store.holder().to_owned(),
-            reserved_at: UNIX_EPOCH + Duration::from_millis(reserved_at),
+            reserved_at: clock::time_of(row.reserved_at),
         }
     }
 }
@@ -319,6 +318,8 @@ impl From<&JournalBlock> for NumberOrigin {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     fn row(first: i64, last: i64, fate: &str, next_unissued: i64, holder: Holder) -> Traced {

@@ -14,7 +14,7 @@ use odometer_store::{JournalRow, Reserved};
 use crate::{
     actor::queue::{Queue, Waiter},
     issuer::ownership::Ownership,
-    issuer::parked_name::{ParkedBlock, ParkedName},
+    issuer::parked_name::ParkedName,
     issuer::state::{IssuerState, OpenBlock},
 };
 
@@ -102,7 +102,8 @@ impl Ownership {
     /// issued, if there is one.
     pub(crate) fn clear(&self) -> Vec<(JournalRow, Option<i64>)> {
         let mut memory = self.memory.lock();
-        let taken = self.take_out(&mut memory);
+        self.close_into_spare(&mut memory);
+        let taken = memory.take_out();
         // This process may adopt again what it gives back.
         if let Some(first) = taken.iter().find_map(|(_, next_unissued)| *next_unissued) {
             memory.issued_below = memory.issued_below.min(first);
@@ -120,26 +121,8 @@ impl Ownership {
         }
         let mut memory = self.memory.lock();
         let known = memory.known.clone()?;
-        let taken = self.take_out(&mut memory).into_iter();
-        let blocks = taken.map(|(open, next_unissued)| ParkedBlock {
-            next_unissued: next_unissued.unwrap_or(open.block.end()),
-            open,
-        });
-        Some(ParkedName::new(known, &memory, blocks.collect()))
-    }
-
-    /// Closes the cursor, and takes all blocks out of memory. Returns each open block with its
-    /// first number that was not issued, if there is one.
-    fn take_out(&self, memory: &mut IssuerState) -> Vec<(OpenBlock, Option<i64>)> {
-        self.close_into_spare(memory);
-        let left = std::mem::take(&mut memory.spare);
-        let held = std::mem::take(&mut memory.held).into_iter();
-        let with_next = held.map(|open| {
-            let mut left = left.iter().map(Block::first);
-            let next_unissued = left.find(|first| open.block.contains(*first));
-            (open, next_unissued)
-        });
-        with_next.collect()
+        self.close_into_spare(&mut memory);
+        Some(ParkedName::new(known, &mut memory))
     }
 
     /// Fills the cursor with the newest held block: the fault of an owner that starts from the
@@ -185,7 +168,13 @@ fn clipped(block: Block, floor: i64) -> (Option<Block>, u64) {
         return (Some(block), 0);
     }
     let n_below = block.count() - block.count_from(floor);
-    (block.split_front(n_below).1, n_below)
+    (rest(block, floor), n_below)
+}
+
+/// Returns the numbers of a block that are `first` or above.
+pub(crate) fn rest(block: Block, first: i64) -> Option<Block> {
+    let n_below = block.count() - block.count_from(first);
+    block.split_front(n_below).1
 }
 
 #[cfg(test)]

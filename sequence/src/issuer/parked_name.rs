@@ -1,81 +1,147 @@
-//! Keeps a name that is not used: its counter and its blocks, in a third of the memory of an
+//! Keeps a name that is not used: its counter and its blocks, in a seventh of the memory of an
 //! issuer.
 //!
 //! Most names of a replica are used rarely. An issuer has a cursor, locks and atomic words for
-//! callers on all threads. A parked name has no callers, so it needs none of these.
+//! callers on all threads. A parked name has no callers, so it needs none of these. It needs no
+//! fields either: most of its values are small, so each is written in as few bytes as it needs.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use odometer_core::{block::Block, name::SequenceName, period::CounterKey, sizing::Rates};
-use odometer_store::Resolved;
+use odometer_core::{
+    block::Block,
+    definition::Definition,
+    name::SequenceName,
+    period::CounterKey,
+    sizing::{Rates, SizeReason},
+};
+use odometer_store::{Resolved, SeenCounter, Source};
+use uuid::Uuid;
 
 use crate::{
+    issuer::held_blocks::rest,
     issuer::memory::Issuer,
     issuer::ownership::Ownership,
-    issuer::state::{IssuerState, LastRefill, OpenBlock},
+    issuer::state::{IssuerState, OpenBlock},
 };
 
 /// The counter of a name that is not used, with its blocks.
+#[derive(Clone)]
 pub(crate) struct ParkedName {
-    known: Resolved,
-    /// The blocks whose fate is open, in the order in which they were reserved.
-    blocks: Box<[ParkedBlock]>,
-    floor: i64,
-    life_version: i64,
-    reload_version: i64,
-    floor_version: i64,
-    issued_below: i64,
-    rates: Rates,
-    sampled_at: Instant,
+    definition: Arc<Definition>,
     used_at: Instant,
-    last_refill: Option<LastRefill>,
-    is_used: bool,
-    has_rate: bool,
-    is_retired: bool,
-    must_reload: bool,
-    adopts: bool,
+    /// What [`pass_state`] passed, and then each open block with its first number in memory.
+    bytes: Box<[u8]>,
 }
 
-/// A block whose numbers from `next_unissued` on are in memory.
-#[derive(Clone, Copy)]
-pub(crate) struct ParkedBlock {
-    pub(crate) open: OpenBlock,
-    /// The end of the block if none of its numbers is in memory.
-    pub(crate) next_unissued: i64,
+/// Appends a number in as few bytes as it needs: seven bits in each byte, the lowest bits first. The
+/// eighth bit says that bytes follow. The lowest bit of all is the sign, so numbers just below 0 are
+/// short, too.
+fn write(bytes: &mut Vec<u8>, number: i64) {
+    let mut left = ((number << 1) ^ (number >> 63)).cast_unsigned();
+    while left > 0x7f {
+        let [low, ..] = left.to_le_bytes();
+        bytes.push(low | 0x80);
+        left >>= 7;
+    }
+    bytes.extend(u8::try_from(left));
 }
 
-impl ParkedBlock {
-    /// Returns the numbers in memory.
-    fn rest(&self) -> Option<Block> {
-        let block = self.open.block;
-        let n_left = block.count_from(self.next_unissued);
-        block.split_front(block.count().saturating_sub(n_left)).1
+/// Returns the next number of those that [`write`] has appended.
+fn read<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> i64 {
+    let mut number: u64 = 0;
+    for (byte, shift) in bytes.zip((0..u64::BITS).step_by(7)) {
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
+}
+
+/// Passes the state of a counter through `pass`, which writes each number, or reads another one in
+/// its place. The blocks and the time of the last use are left out.
+fn pass_state(pass: &mut impl FnMut(i64) -> i64, state: &mut IssuerState, known: &mut Resolved) {
+    known.definition_version = pass(known.definition_version);
+    known.seen.next_value = pass(known.seen.next_value);
+    known.seen.version = pass(known.seen.version);
+    known.revision = pass(known.revision);
+    known.floor = pass(known.floor);
+    known.trusted = pass(i64::from(known.trusted)) != 0;
+    state.is_used = pass(i64::from(state.is_used)) != 0;
+    state.has_rate = pass(i64::from(state.has_rate)) != 0;
+    state.floor = pass(state.floor);
+    state.is_retired = pass(i64::from(state.is_retired)) != 0;
+    state.life_version = pass(state.life_version);
+    state.must_reload = pass(i64::from(state.must_reload)) != 0;
+    state.reload_version = pass(state.reload_version);
+    state.floor_version = pass(state.floor_version);
+    state.adopts = pass(i64::from(state.adopts)) != 0;
+    state.issued_below = pass(state.issued_below);
+    // The rate of the last second is 0 once the name goes on.
+    let average = pass(state.rates.average().to_bits().cast_signed());
+    state.rates = Rates::resume(f64::from_bits(average.cast_unsigned()));
+    let sampled_after = state.sampled_at.saturating_duration_since(state.used_at);
+    let nanos = pass(i64::try_from(sampled_after.as_nanos()).unwrap_or(i64::MAX));
+    state.sampled_at = state.used_at + Duration::from_nanos(nanos.unsigned_abs());
+    if pass(i64::from(state.last_refill.is_some())) != 0 {
+        let refill = state.last_refill.get_or_insert_default();
+        refill.at_ms = pass(refill.at_ms);
+        refill.size = pass(refill.size.cast_signed()).cast_unsigned();
+        refill.met_conflicts = pass(i64::from(refill.met_conflicts)) != 0;
+        let why = pass(refill.why.map_or(-1, |why| why as i64));
+        let why_at = |place: usize| SizeReason::ALL.get(place).copied();
+        refill.why = usize::try_from(why).ok().and_then(why_at);
     }
 }
 
+/// Passes an open block through `pass` in the same way. Without a block, one is read.
+fn pass_block(pass: &mut impl FnMut(i64) -> i64, written: Option<&OpenBlock>) -> Option<OpenBlock> {
+    let mut pass = |number: fn(&OpenBlock) -> i64| pass(written.map_or(0, number));
+    let id = [
+        pass(|open| open.id.as_u64_pair().0.cast_signed()),
+        pass(|open| open.id.as_u64_pair().1.cast_signed()),
+    ];
+    let [high, low] = id.map(i64::cast_unsigned);
+    let first = pass(|open| open.block.first());
+    let count = pass(|open| open.block.count().cast_signed());
+    let step = pass(|open| open.block.step());
+    let store = pass(|open| i64::from(open.source.store));
+    let database = pass(|open| i64::from(open.source.database));
+    let reserved_at = pass(|open| open.reserved_at);
+    let is_recovered = pass(|open| i64::from(open.recovered_at.is_some()));
+    let recovered_at = pass(|open| open.recovered_at.unwrap_or_default());
+    Some(OpenBlock {
+        id: Uuid::from_u64_pair(high, low),
+        block: Block::new(first, count.cast_unsigned(), step).ok()?,
+        source: Source {
+            store: u16::try_from(store).ok()?,
+            database: u16::try_from(database).ok()?,
+        },
+        reserved_at,
+        recovered_at: (is_recovered != 0).then_some(recovered_at),
+    })
+}
+
 impl ParkedName {
-    /// Keeps the counter of `state`, which has no numbers any more, with these blocks.
-    pub(crate) fn new(known: Resolved, state: &IssuerState, blocks: Vec<ParkedBlock>) -> Self {
+    /// Keeps the counter of `state`, with the blocks in it. The state has no blocks after that.
+    pub(crate) fn new(mut known: Resolved, state: &mut IssuerState) -> Self {
+        let mut bytes = Vec::new();
+        let mut pass = |number| {
+            write(&mut bytes, number);
+            number
+        };
+        pass_state(&mut pass, state, &mut known);
+        for (open, next_unissued) in state.take_out() {
+            pass_block(&mut pass, Some(&open));
+            pass(next_unissued.unwrap_or(open.block.end()));
+        }
         Self {
-            known,
-            blocks: blocks.into_boxed_slice(),
-            floor: state.floor,
-            life_version: state.life_version,
-            reload_version: state.reload_version,
-            floor_version: state.floor_version,
-            issued_below: state.issued_below,
-            rates: state.rates,
-            sampled_at: state.sampled_at,
+            definition: known.definition,
             used_at: state.used_at,
-            last_refill: state.last_refill,
-            is_used: state.is_used,
-            has_rate: state.has_rate,
-            is_retired: state.is_retired,
-            must_reload: state.must_reload,
-            adopts: state.adopts,
+            bytes: bytes.into_boxed_slice(),
         }
     }
 
@@ -101,29 +167,35 @@ impl ParkedName {
 
     /// Returns the state of an issuer that goes on now.
     fn state(&self) -> IssuerState {
-        let definition = Arc::clone(&self.known.definition);
-        let mut state = IssuerState {
-            known: Some(self.known.clone()),
-            held: self.blocks.iter().map(|block| block.open).collect(),
-            spare: self.blocks.iter().filter_map(ParkedBlock::rest).collect(),
-            floor: self.floor,
-            life_version: self.life_version,
-            reload_version: self.reload_version,
-            floor_version: self.floor_version,
-            issued_below: self.issued_below,
-            rates: self.rates,
-            used_at: self.used_at,
-            last_refill: self.last_refill,
-            is_used: self.is_used,
-            has_rate: self.has_rate,
-            is_retired: self.is_retired,
-            must_reload: self.must_reload,
-            adopts: self.adopts,
-            ..IssuerState::new(definition)
+        let mut state = IssuerState::new(Arc::clone(&self.definition));
+        let now = state.sampled_at;
+        state.used_at = self.used_at;
+        let mut known = Resolved {
+            definition: Arc::clone(&self.definition),
+            definition_version: 0,
+            seen: SeenCounter {
+                next_value: 0,
+                version: 0,
+            },
+            revision: 0,
+            floor: 0,
+            trusted: false,
         };
+        let mut left = self.bytes.iter();
+        pass_state(&mut |_| read(&mut left), &mut state, &mut known);
+        state.known = Some(known);
+        while !left.as_slice().is_empty() {
+            let open = pass_block(&mut |_| read(&mut left), None);
+            let next_unissued = read(&mut left);
+            if let Some(open) = open {
+                state.spare.extend(rest(open.block, next_unissued));
+                state.held.push(open);
+            }
+        }
         // No number was issued while the name was parked.
-        let parked_for = state.sampled_at.saturating_duration_since(self.sampled_at);
+        let parked_for = now.saturating_duration_since(state.sampled_at);
         state.rates.sample(0, parked_for.as_secs_f64());
+        state.sampled_at = now;
         state
     }
 
@@ -131,13 +203,14 @@ impl ParkedName {
     pub(crate) fn changed(&self, change: impl FnOnce(&mut IssuerState) -> bool) -> (Self, bool) {
         let mut state = self.state();
         let answer = change(&mut state);
-        let known = state.known.take().unwrap_or_else(|| self.known.clone());
-        (Self::new(known, &state, self.blocks.to_vec()), answer)
+        let known = state.known.take();
+        let changed = known.map(|known| Self::new(known, &mut state));
+        (changed.unwrap_or_else(|| self.clone()), answer)
     }
 
     /// Returns the store that the sequence lives in.
     pub(crate) fn store(&self) -> &str {
-        &self.known.definition.store
+        &self.definition.store
     }
 
     /// Returns for how long the name was not used.
@@ -147,19 +220,152 @@ impl ParkedName {
 
     /// Returns whether numbers of the name are in memory.
     pub(crate) fn has_numbers(&self) -> bool {
-        self.blocks.iter().any(|block| block.rest().is_some())
+        !self.state().spare.is_empty()
     }
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests may fail loudly"
+)]
 mod tests {
+    use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
     use super::*;
+    use crate::issuer::state::LastRefill;
+
+    const N_STATES: u64 = 1000;
+
+    fn known() -> Resolved {
+        Resolved {
+            definition: Arc::default(),
+            definition_version: 1,
+            seen: SeenCounter {
+                next_value: 1001,
+                version: 2,
+            },
+            revision: 1,
+            floor: 1,
+            trusted: true,
+        }
+    }
+
+    fn open(first: i64, count: u64) -> OpenBlock {
+        OpenBlock {
+            id: Uuid::now_v7(),
+            block: Block::new(first, count, 1).unwrap(),
+            source: Source::default(),
+            reserved_at: 1_800_000_000_000,
+            recovered_at: None,
+        }
+    }
 
     #[test]
     fn a_parked_name_is_small() {
+        let mut state = IssuerState::new(Arc::default());
+        state.held = vec![open(1, 1000)];
+        state.spare = [open(2, 999).block].into();
+        state.rates.sample(1, 1.0);
+        state.issued_below = 1001;
+        state.last_refill = Some(LastRefill {
+            at_ms: 1_800_000_000_000,
+            size: 1000,
+            why: Some(SizeReason::Minimum),
+            met_conflicts: false,
+        });
+        let name = ParkedName::new(known(), &mut state);
         // The name itself and its place in the map come on top of this.
-        let n_bytes = size_of::<ParkedName>() + size_of::<ParkedBlock>();
-        assert!(n_bytes <= 280, "{n_bytes}");
-        assert!(n_bytes * 3 < size_of::<Issuer>() + size_of::<OpenBlock>());
+        let n_bytes = size_of::<ParkedName>() + name.bytes.len();
+        assert!(n_bytes <= 115, "{n_bytes}");
+        assert!(n_bytes * 7 < size_of::<Issuer>() + size_of::<OpenBlock>());
+    }
+
+    /// Draws small numbers, and numbers of any size.
+    fn any(random: &mut StdRng) -> i64 {
+        random.random::<i64>() >> random.random_range(0..64)
+    }
+
+    #[test]
+    fn all_that_outlives_an_actor_is_kept() {
+        for seed in 0..N_STATES {
+            let random = &mut StdRng::seed_from_u64(seed);
+            let mut known = known();
+            known.definition_version = any(random);
+            known.seen.next_value = any(random);
+            known.seen.version = any(random);
+            known.revision = any(random);
+            known.floor = any(random);
+            known.trusted = random.random();
+            let mut state = IssuerState::new(Arc::clone(&known.definition));
+            state.is_used = random.random();
+            state.has_rate = random.random();
+            state.floor = any(random);
+            state.is_retired = random.random();
+            state.life_version = any(random);
+            state.must_reload = random.random();
+            state.reload_version = any(random);
+            state.floor_version = any(random);
+            state.adopts = random.random();
+            state.issued_below = any(random);
+            state.rates = Rates::resume(random.random());
+            state.used_at -= Duration::from_nanos(random.random_range(0..1 << 40));
+            let why = SizeReason::ALL
+                .get(random.random_range(0..9_usize))
+                .copied();
+            state.last_refill = random.random::<bool>().then(|| LastRefill {
+                at_ms: any(random),
+                size: random.random(),
+                why,
+                met_conflicts: random.random(),
+            });
+            for n in 0..random.random_range(0..4_i64) {
+                let mut open = open(n << 40 | random.random_range(0..1 << 32), 1 << 32);
+                open.source.store = random.random();
+                open.source.database = random.random();
+                open.reserved_at = any(random);
+                open.recovered_at = random.random::<bool>().then(|| any(random));
+                state.held.push(open);
+                let rest = open.block.split_front(random.random_range(0..2 << 32)).1;
+                state.spare.extend(rest);
+            }
+            let expected = said(&state, &known);
+            // The average falls from the last sample to the end of the rest.
+            let sampled_at = state.sampled_at;
+            let mut rates = state.rates;
+            let parked = ParkedName::new(known, &mut state);
+            let woken = parked.state();
+            let rested = woken.sampled_at - sampled_at;
+            rates.sample(0, rested.as_secs_f64());
+            assert_eq!(woken.rates, rates, "seed {seed}");
+            assert_eq!(
+                said(&woken, woken.known.as_ref().unwrap()),
+                expected,
+                "seed {seed}"
+            );
+        }
+    }
+
+    /// Returns all that must be the same when a name is woken.
+    fn said(state: &IssuerState, known: &Resolved) -> String {
+        let flags = [
+            state.is_used,
+            state.has_rate,
+            state.is_retired,
+            state.must_reload,
+            state.adopts,
+        ];
+        let versions = [
+            state.life_version,
+            state.reload_version,
+            state.floor_version,
+        ];
+        let bounds = [state.floor, state.issued_below];
+        let (held, refill) = (&state.held, &state.last_refill);
+        format!(
+            "{known:?} {flags:?} {versions:?} {bounds:?} {:?} {held:?} {:?} {refill:?}",
+            state.used_at, state.spare
+        )
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use odometer_core::{
@@ -12,7 +12,10 @@ use odometer_core::{
     period::CounterKey,
     sizing::{Rates, SizeReason},
 };
-use odometer_process::faults::{self, Fault};
+use odometer_process::{
+    clock,
+    faults::{self, Fault},
+};
 use odometer_store::{Changed, JournalRow, Reserved, Resolved, SeenCounter, Source};
 use uuid::Uuid;
 
@@ -67,13 +70,13 @@ pub(crate) struct IssuerState {
 }
 
 /// A block whose fate is open: its row in the journal, without the key of its counter.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenBlock {
-    id: Uuid,
+    pub(crate) id: Uuid,
     pub(crate) block: Block,
-    source: Source,
-    reserved_at: i64,
-    recovered_at: Option<i64>,
+    pub(crate) source: Source,
+    pub(crate) reserved_at: i64,
+    pub(crate) recovered_at: Option<i64>,
 }
 
 impl OpenBlock {
@@ -109,9 +112,10 @@ pub(crate) struct Sampled {
 }
 
 /// The result of the last refill.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LastRefill {
-    pub(crate) at: SystemTime,
+    /// In milliseconds since the Unix epoch.
+    pub(crate) at_ms: i64,
     pub(crate) size: u64,
     pub(crate) why: Option<SizeReason>,
     /// Whether the reservation met two or more conflicts.
@@ -182,7 +186,7 @@ impl IssuerState {
         self.held.reserve_exact(1);
         self.held.push(OpenBlock::of(reserved));
         self.last_refill = Some(LastRefill {
-            at: SystemTime::now(),
+            at_ms: clock::now_ms(),
             size: reserved.block.count(),
             why: reserved.why,
             met_conflicts: reserved.n_conflicts >= 2,
@@ -219,6 +223,19 @@ impl IssuerState {
             self.is_retired = false;
         }
         self.known = Some(known);
+    }
+
+    /// Takes all blocks out of memory. Returns each open block with its first number that was not
+    /// issued, if there is one. The cursor must be closed, and its numbers spare.
+    pub(crate) fn take_out(&mut self) -> Vec<(OpenBlock, Option<i64>)> {
+        let left = std::mem::take(&mut self.spare);
+        let held = std::mem::take(&mut self.held).into_iter();
+        let with_next = held.map(|open| {
+            let mut left = left.iter().map(Block::first);
+            let next_unissued = left.find(|first| open.block.contains(*first));
+            (open, next_unissued)
+        });
+        with_next.collect()
     }
 
     /// Returns whether a change forbids the block, or may forbid it. Of a period, memory may not

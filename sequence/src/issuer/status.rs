@@ -66,7 +66,9 @@ impl Issuer {
             rate,
             lease: snowflake.and_then(|snowflake| snowflake.state()),
             reserve_seconds: self.reserve_of(&memory, remaining),
-            last_refill: memory.last_refill.map(|refill| refill.at),
+            last_refill: memory
+                .last_refill
+                .map(|refill| clock::time_of(refill.at_ms)),
             why,
             runway: memory.known.as_ref().map(|known| {
                 let next_value = known.seen.next_value;
