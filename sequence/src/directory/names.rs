@@ -44,10 +44,20 @@ impl Names {
     }
 
     /// Returns what a name leads to. A parked name is in use from now on.
+    ///
+    /// Takes no lock if the name is not parked. May miss a name that is woken and parked again
+    /// meanwhile, which [`Self::find_surely`] finds.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Issuer>> {
-        if let Some(issuer) = self.in_use.pin().get(name) {
-            return Some(Arc::clone(issuer));
-        }
+        let in_use = || self.in_use.pin().get(name).cloned();
+        in_use().or_else(|| match self.parked.pin().contains_key(name) {
+            true => self.find_surely(name),
+            // The name may have come into use meanwhile.
+            false => in_use(),
+        })
+    }
+
+    /// Does what [`Self::find`] does, and misses no name.
+    pub(crate) fn find_surely(&self, name: &str) -> Option<Arc<Issuer>> {
         let _moving = self.moving.lock();
         self.wake(name)
     }
@@ -64,7 +74,7 @@ impl Names {
         in_use().or_else(parked).or_else(in_use)
     }
 
-    /// Does what [`Self::find`] does, under the lock.
+    /// Does what [`Self::find_surely`] does, under the lock.
     fn wake(&self, name: &str) -> Option<Arc<Issuer>> {
         let (in_use, parked) = (self.in_use.pin(), self.parked.pin());
         if let Some(issuer) = in_use.get(name) {
@@ -212,6 +222,7 @@ mod tests {
     use odometer_store::{Source, Unpublished};
 
     use super::*;
+    use crate::issuer::held_blocks::LEAVES_CURSORS_OPEN;
 
     const N_NUMBERS: u64 = 20_000;
 
@@ -271,8 +282,10 @@ mod tests {
         assert_eq!((rows[0].0.block.first(), rows[0].1), (1, Some(3)));
     }
 
-    #[test]
-    fn each_number_is_taken_once_while_the_name_is_parked_again_and_again() {
+    /// Takes all numbers on four threads, while a fifth one parks the name again and again, and
+    /// tries to take a number from each former issuer. Returns what was taken, and how often the
+    /// name was parked.
+    fn taken_while_parked(leaves_cursors_open: bool) -> (Vec<i64>, u64) {
         let names = names();
         let (start, n_taken, n_parked) = (Barrier::new(5), AtomicU64::new(0), AtomicU64::new(0));
         // Takers that are too fast wait for the next time that the name is parked.
@@ -298,21 +311,45 @@ mod tests {
                     })
                 })
                 .collect();
-            scope.spawn(|| {
+            let parker = scope.spawn(|| {
+                LEAVES_CURSORS_OPEN.set(leaves_cursors_open);
+                let mut taken = Vec::new();
                 start.wait();
                 while is_left() {
-                    n_parked.fetch_add(u64::from(park(&names)), Relaxed);
+                    let former = names.find("orders").unwrap();
+                    let is_parked = names.park(&owner(&former), || true);
+                    n_parked.fetch_add(u64::from(is_parked), Relaxed);
+                    let number = former.cursor().unwrap().take();
+                    n_taken.fetch_add(u64::from(number.is_some()), Relaxed);
+                    taken.extend(number.map(|number| number.value));
                 }
+                taken
             });
-            let taken = takers.into_iter().map(|taker| taker.join().unwrap());
-            taken.collect()
+            let threads = takers.into_iter().chain([parker]);
+            threads.map(|thread| thread.join().unwrap()).collect()
         });
-        let all: Vec<i64> = taken.into_iter().flatten().collect();
-        let different: BTreeSet<i64> = all.iter().copied().collect();
-        assert_eq!(all.len(), different.len(), "a number was taken twice");
-        assert_eq!(all.len() as u64, N_NUMBERS, "a number was lost");
-        let n_parked = n_parked.into_inner();
+        (taken.concat(), n_parked.into_inner())
+    }
+
+    fn n_repeated(taken: &[i64]) -> usize {
+        let different: BTreeSet<&i64> = taken.iter().collect();
+        taken.len() - different.len()
+    }
+
+    #[test]
+    fn each_number_is_taken_once_while_the_name_is_parked_again_and_again() {
+        let (taken, n_parked) = taken_while_parked(false);
+        assert_eq!(n_repeated(&taken), 0, "a number was taken twice");
+        assert_eq!(taken.len() as u64, N_NUMBERS, "a number was lost");
         assert!(n_parked >= 30, "the name was parked {n_parked} times");
+    }
+
+    /// The control: the numbers of a cursor that stays open are in two places.
+    #[test]
+    fn a_name_parked_with_an_open_cursor_is_found_out() {
+        let (taken, n_parked) = taken_while_parked(true);
+        assert!(n_parked > 0, "vacuous");
+        assert!(n_repeated(&taken) > 0, "no number was taken twice");
     }
 
     #[test]
@@ -324,6 +361,31 @@ mod tests {
         assert!(!names.park(&former, || true));
         assert!(!names.park(&owner(&issuer), || false));
         assert_eq!(take(&names), Some(1));
+    }
+
+    #[test]
+    fn no_name_is_parked_whose_actor_was_started_after_the_look_for_it() {
+        let names = names();
+        let issuer = names.find("orders").unwrap();
+        let term = issuer.term_without_actor().unwrap();
+        let actor = owner(&issuer);
+        // What the sweep does with the term that it saw.
+        assert!(Ownership::take_over(&issuer, term).is_none());
+        assert!(actor.is_current());
+        // The control: with the present term, the name is taken away from its actor.
+        let sweep = Ownership::take_over(&issuer, issuer.terms.current()).unwrap();
+        assert!(names.park(&sweep, || true));
+        assert!(!actor.is_current());
+    }
+
+    #[test]
+    fn an_issuer_with_an_actor_or_out_of_memory_has_no_term_to_go_on_from() {
+        let names = names();
+        let issuer = names.find("orders").unwrap();
+        assert!(park(&names));
+        assert_eq!(issuer.term_without_actor(), None);
+        *issuer.actor.lock() = ActorLink::Gone;
+        assert_eq!(issuer.term_without_actor(), None);
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl Shared {
         name: &SequenceName,
         mut found: ReadCounter,
     ) -> Result<Arc<Issuer>, SequenceError> {
-        if let Some(issuer) = self.names.find(name.as_str()) {
+        if let Some(issuer) = self.names.find_surely(name.as_str()) {
             return Ok(issuer);
         }
         self.admit_name(0)?;
@@ -220,7 +220,7 @@ impl Shared {
         }
         // A name with a sequence of its own does not share the numbers of another sequence.
         self.aliases.pin().remove(name);
-        self.names.find(name.as_str())
+        self.names.find_surely(name.as_str())
     }
 
     /// Makes every counter distrust what a recovered database gave before. Returns the issuers that

@@ -339,6 +339,14 @@ impl Issuer {
         matches!(&*self.actor.lock(), ActorLink::Gone | ActorLink::Parked)
     }
 
+    /// Returns the term of the last owner, if the issuer is in memory and has no actor. An actor that
+    /// is started later begins a later term.
+    pub(crate) fn term_without_actor(&self) -> Option<u64> {
+        // Actors are started under this lock, so none is started between the two looks.
+        let link = self.actor.lock();
+        matches!(&*link, ActorLink::Idle).then(|| self.terms.current())
+    }
+
     /// Returns whether the name can be parked. The issuer of a period, of ids by time or of strict
     /// order stays without an actor instead.
     pub(crate) fn can_be_parked(&self) -> bool {

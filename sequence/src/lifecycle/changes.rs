@@ -210,7 +210,7 @@ impl Shared {
             .for_each_concurrent(LOOKED_AT_ONCE, |issuer| async move {
                 let mut issuer = issuer;
                 while !self.obey(&issuer).await
-                    && let Some(next) = self.names.find(issuer.key.sequence.as_str())
+                    && let Some(next) = self.names.find_surely(issuer.key.sequence.as_str())
                 {
                     issuer = next;
                 }

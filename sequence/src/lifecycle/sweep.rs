@@ -98,10 +98,8 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             }
             continue;
         }
-        // An actor that is started after this look is the owner instead of the sweep.
-        let term = issuer.terms.current();
-        let has_no_actor = matches!(&*issuer.actor.lock(), ActorLink::Idle);
-        let sampled = has_no_actor.then(|| issuer.sample(now));
+        let term = issuer.term_without_actor();
+        let sampled = term.map(|_no_actor| issuer.sample(now));
         let sampled = sampled.filter(|sampled| sampled.n_issued > 0);
         let is_used = sampled.is_some();
         if let Some(sampled) = sampled {
@@ -121,11 +119,14 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             shared.tell(&issuer, Command::Unload);
         } else if is_used && issuer.wants_prefetch() {
             shared.tell(&issuer, Command::LowWater);
-        } else if has_no_actor && idle_for >= shared.settings.park_after && issuer.can_be_parked() {
+        } else if let Some(term) = term
+            && idle_for >= shared.settings.park_after
+            && issuer.can_be_parked()
+            // An actor that was started since the look is the owner instead of the sweep.
+            && let Some(owner) = Ownership::take_over(&issuer, term)
+        {
             // The name was woken, and none of its callers has needed an actor.
-            if let Some(owner) = Ownership::take_over(&issuer, term) {
-                shared.park(&owner);
-            }
+            shared.park(&owner);
         }
     }
     unload_parked(shared).await;
@@ -140,7 +141,7 @@ async fn unload_parked(shared: &Arc<Shared>) {
         if n_seen % LOOKED_AT_ONCE == 0 {
             tokio::task::yield_now().await;
         }
-        let Some(issuer) = shared.names.find(name.as_str()) else {
+        let Some(issuer) = shared.names.find_surely(name.as_str()) else {
             continue;
         };
         let now = Instant::now();
