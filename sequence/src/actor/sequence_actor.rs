@@ -237,8 +237,9 @@ impl SequenceActor {
     /// of need.
     pub(crate) fn call_of(&self, purpose: &PendingWork) -> Span {
         let waiter = match purpose {
-            PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => self.queue.first(),
+            PendingWork::Refill | PendingWork::Lease => self.queue.first(),
             PendingWork::Group(group) => group.first(),
+            PendingWork::Renewal => None,
         };
         waiter.map_or_else(Span::none, |waiter| waiter.answer.call.clone())
     }

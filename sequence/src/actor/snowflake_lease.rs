@@ -93,7 +93,7 @@ impl SequenceActor {
             self.seek(snowflake, Purpose::First, context);
             return;
         };
-        if let Some((_, error)) = self.refusal() {
+        if let Some(error) = self.refusal() {
             self.refuse_unserved(snowflake, &error, context);
             return;
         }
@@ -131,16 +131,34 @@ impl SequenceActor {
             self.seek(snowflake, Purpose::Anew, context);
             return;
         }
-        self.in_flight = Some(PendingWork::Renewal);
         let (store, hold) = (Arc::clone(&self.shared.store), self.hold());
-        let renewing = async move { store.renew_lease(&held.key, Some(hold)).await };
+        let renewing = async move { store.renew_lease(&held.lease.key, Some(hold)).await };
         let snowflake = Arc::clone(snowflake);
+        self.ask(
+            (PendingWork::Renewal, renewing),
+            context,
+            move |actor, outcome, context| actor.renewed(&snowflake, outcome, context),
+        );
+    }
+
+    /// Asks the store, on behalf of the call that has waited longest. Calls `answered` with the
+    /// answer, and then takes the next step.
+    fn ask<T: 'static>(
+        &mut self,
+        (work, question): (PendingWork, impl Future<Output = T> + 'static),
+        context: &mut Context<Self>,
+        answered: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
+    ) {
+        let call = self.call_of(&work);
+        self.in_flight = Some(work);
+        let question = question.instrument(call.clone());
         context.spawn(
-            renewing
+            question
                 .into_actor(self)
-                .map(move |outcome, actor, context| {
+                .map(move |answer, actor, context| {
                     actor.in_flight = None;
-                    actor.renewed(&snowflake, outcome, hold, context);
+                    call.in_scope(|| answered(actor, answer, context));
+                    actor.go_on(context);
                 }),
         );
     }
@@ -149,7 +167,6 @@ impl SequenceActor {
         &mut self,
         snowflake: &Arc<SnowflakeIssuer>,
         outcome: Result<LeaseGrant, LeaseError>,
-        hold: Duration,
         context: &mut Context<Self>,
     ) {
         if let Some(mut unused) = self.leasing().parting.take() {
@@ -157,7 +174,6 @@ impl SequenceActor {
                 unused.key = lease.key;
             }
             self.return_id(unused);
-            self.go_on(context);
             return;
         }
         match outcome {
@@ -166,7 +182,7 @@ impl SequenceActor {
                 self.reset_backoff();
                 let key = lease.key.clone();
                 let from_ms = lease.until_ms;
-                if !snowflake.extend(lease, hold) {
+                if !snowflake.extend(lease) {
                     self.return_id(Unused { key, from_ms });
                 }
             }
@@ -184,7 +200,6 @@ impl SequenceActor {
             }
             Err(error) => self.not_leased(snowflake, error, None, context),
         }
-        self.go_on(context);
     }
 
     /// Leases a worker id, after the store has answered that the sequence lives. If other callers
@@ -198,7 +213,7 @@ impl SequenceActor {
         if self.in_flight.is_some() {
             return;
         }
-        if let Some((_, error)) = self.refusal() {
+        if let Some(error) = self.refusal() {
             self.refuse_unserved(snowflake, &error, context);
             self.tell_loading();
             if purpose == Purpose::Anew {
@@ -215,9 +230,7 @@ impl SequenceActor {
             // The lease has ended by the clock of this process, but perhaps not by the database's
             // clock.
             Purpose::First if is_held => self.renew(snowflake, context),
-            Purpose::First if !self.has_looked() => {
-                self.look(context);
-            }
+            Purpose::First if !self.has_looked() => self.look(snowflake, context),
             Purpose::Instead(wait) if self.shared.settings.worker.is_some() => {
                 self.refuse_unserved(snowflake, &clock_behind(wait), context);
             }
@@ -228,24 +241,24 @@ impl SequenceActor {
     }
 
     /// Asks the store whether the sequence lives.
-    fn look(&mut self, context: &mut Context<Self>) {
-        self.in_flight = Some(PendingWork::Lease);
+    fn look(&mut self, snowflake: &Arc<SnowflakeIssuer>, context: &mut Context<Self>) {
         let (shared, name) = (Arc::clone(&self.shared), self.issuer.key.sequence.clone());
-        let call = self.call_of(&PendingWork::Lease);
         let last_seen = self.issuer.memory.lock().last_seen();
         let looking = async move { shared.store.resolve(&name, last_seen).await };
-        let looking = looking.instrument(call.clone());
-        context.spawn(
-            looking
-                .into_actor(self)
-                .map(move |outcome, actor, context| {
-                    actor.in_flight = None;
-                    call.in_scope(|| actor.looked(outcome, context));
-                }),
+        let snowflake = Arc::clone(snowflake);
+        self.ask(
+            (PendingWork::Lease, looking),
+            context,
+            move |actor, outcome, context| actor.looked(&snowflake, outcome, context),
         );
     }
 
-    fn looked(&mut self, outcome: Result<ReadCounter, StoreError>, context: &mut Context<Self>) {
+    fn looked(
+        &mut self,
+        snowflake: &Arc<SnowflakeIssuer>,
+        outcome: Result<ReadCounter, StoreError>,
+        context: &mut Context<Self>,
+    ) {
         match outcome {
             Ok(found)
                 if found
@@ -261,14 +274,9 @@ impl SequenceActor {
             // No worker id is leased without the answer that the sequence lives.
             Err(error) => {
                 let told = self.caller_error(&error);
-                self.note_refusal(&told);
-                if let Some(snowflake) = self.issuer.snowflake().map(Arc::clone) {
-                    self.refuse_unserved(&snowflake, &told, context);
-                }
-                self.tell_loading();
+                self.refuse_for_now(snowflake, told, context);
             }
         }
-        self.go_on(context);
     }
 
     /// Forgets why the last lease was refused, because the reason may be gone.
@@ -290,30 +298,22 @@ impl SequenceActor {
         purpose: Purpose,
         context: &mut Context<Self>,
     ) {
-        let hold = self.hold();
-        let wanted = self.wanted(snowflake.layout(), hold);
-        self.in_flight = Some(PendingWork::Lease);
+        let wanted = self.wanted(snowflake.layout());
         let (shared, of) = (Arc::clone(&self.shared), self.issuer.store());
-        let call = self.call_of(&PendingWork::Lease);
         let leasing = async move { shared.store.lease(&of, wanted).await };
         let snowflake = Arc::clone(snowflake);
-        let leasing = leasing.instrument(call.clone());
-        context.spawn(
-            leasing
-                .into_actor(self)
-                .map(move |outcome, actor, context| {
-                    actor.in_flight = None;
-                    call.in_scope(|| match outcome {
-                        Ok(lease) => actor.leased(&snowflake, lease, hold, context),
-                        Err(error) => actor.not_leased(&snowflake, error, Some(purpose), context),
-                    });
-                    actor.go_on(context);
-                }),
+        self.ask(
+            (PendingWork::Lease, leasing),
+            context,
+            move |actor, outcome, context| match outcome {
+                Ok(lease) => actor.leased(&snowflake, lease, context),
+                Err(error) => actor.not_leased(&snowflake, error, Some(purpose), context),
+            },
         );
     }
 
-    fn wanted(&self, layout: &Layout, hold: Duration) -> LeaseWanted {
-        let settings = &self.shared.settings;
+    fn wanted(&self, layout: &Layout) -> LeaseWanted {
+        let (settings, hold) = (&self.shared.settings, self.hold());
         // Ids that are counted may begin ahead of the clock, if enough time is reserved.
         let ahead = match layout.high {
             High::Time => settings.clock_wait,
@@ -337,7 +337,6 @@ impl SequenceActor {
         &mut self,
         snowflake: &Arc<SnowflakeIssuer>,
         lease: LeaseGrant,
-        hold: Duration,
         context: &mut Context<Self>,
     ) {
         self.reset_backoff();
@@ -346,15 +345,14 @@ impl SequenceActor {
             || self.issuer.is_outdated()
             || self.issuer.memory.lock().is_retired;
         if is_unwanted {
-            let (key, from_ms) = (lease.key, lease.from_ms);
-            self.return_id(Unused { key, from_ms });
+            self.return_id(Unused::whole(lease));
             return;
         }
         if let Some(unused) = snowflake.close() {
             self.return_id(unused);
         }
         let worker = lease.key.worker;
-        match snowflake.open(lease, hold) {
+        match snowflake.open(lease) {
             Ok(()) => {
                 self.issuer.memory.lock().is_used = true;
                 tracing::debug!(
@@ -367,8 +365,7 @@ impl SequenceActor {
             Err((refused, unused)) => {
                 self.return_id(unused);
                 let told = self.not_opened(snowflake.layout(), refused);
-                self.note_refusal(&told);
-                self.refuse_unserved(snowflake, &told, context);
+                self.refuse_for_now(snowflake, told, context);
             }
         }
     }
@@ -408,9 +405,7 @@ impl SequenceActor {
             (Some(Purpose::Instead(wait)), SequenceError::NoWorkerId { .. }) => clock_behind(wait),
             (_, told) => told,
         };
-        self.note_refusal(&told);
-        self.refuse_unserved(snowflake, &told, context);
-        self.tell_loading();
+        self.refuse_for_now(snowflake, told, context);
         let is_kept = matches!(purpose, None | Some(Purpose::Anew));
         if is_kept && self.ending.is_none() {
             self.try_again_later(context);
@@ -418,12 +413,26 @@ impl SequenceActor {
     }
 
     /// Returns the last refusal, if it is recent enough to be given to other callers.
-    fn refusal(&mut self) -> Option<(Instant, SequenceError)> {
-        let refused = self.leasing().refused.clone();
-        refused.filter(|(until, _)| Instant::now() < *until)
+    fn refusal(&mut self) -> Option<SequenceError> {
+        let refused = self.leasing().refused.as_ref();
+        let recent = refused.filter(|(until, _)| Instant::now() < *until);
+        recent.map(|(_, error)| error.clone())
     }
 
-    fn note_refusal(&mut self, told: &SequenceError) {
+    /// Refuses the waiters that cannot be served. For a moment, other callers get the same refusal.
+    fn refuse_for_now(
+        &mut self,
+        snowflake: &Arc<SnowflakeIssuer>,
+        told: SequenceError,
+        context: &mut Context<Self>,
+    ) {
+        self.log_refusal(&told);
+        self.leasing().refused = Some((Instant::now() + REFUSAL_TTL, told.clone()));
+        self.refuse_unserved(snowflake, &told, context);
+        self.tell_loading();
+    }
+
+    fn log_refusal(&mut self, told: &SequenceError) {
         let earlier = self.leasing().refused.as_ref();
         let is_news = earlier.is_none_or(|(until, earlier)| {
             std::mem::discriminant(earlier) != std::mem::discriminant(told)
@@ -446,7 +455,6 @@ impl SequenceActor {
                 "no worker id can be had for a time-ordered sequence"
             );
         }
-        self.leasing().refused = Some((Instant::now() + REFUSAL_TTL, told.clone()));
     }
 
     fn lease_refusal(&self, error: LeaseError) -> SequenceError {

@@ -224,36 +224,27 @@ impl Directory {
             }
             Err(error) => return Err(SequenceError::from_store(name, error)),
         };
-        let key = asked_for(name, period, &listed.definition)?;
-        let issuer = self.shared.find(&key);
-        let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();
-        let has_counter = key.period.is_none() == (listed.definition.period == PeriodKind::None);
+        let definition = listed.definition;
+        let key = asked_for(name, period, &definition)?;
         let seen = match key.period.shown() {
-            None => seen.filter(|_| has_counter),
+            None => seen,
             Some(_) => self.seen(&key).await?,
         };
-        let serving = self.shared.store.serving(&key, &listed.definition);
-        state.period = key.period;
-        if listed.definition.kind == Kind::Snowflake {
-            let runway = Runway::of(&listed.definition, 0, state.rate, clock::now_ms());
-            state.runway = Some(runway);
-        } else if has_counter {
-            // A counter that was never reserved from begins at `start`.
-            let next_value = seen.map_or(listed.definition.start, |seen| seen.next_value);
-            state.high_water_mark = Some(next_value);
-            let runway = Runway::of(&listed.definition, next_value, state.rate, clock::now_ms());
-            state.runway = Some(runway);
-        } else {
-            state.high_water_mark = None;
-            state.runway = None;
-        }
+        let mut state = self.shared.status_of(&key);
+        let has_counter = key.period.is_none() == (definition.period == PeriodKind::None);
+        // A counter that was never reserved from begins at `start`.
+        let next_value = seen.map_or(definition.start, |seen| seen.next_value);
+        let is_counted = has_counter && definition.kind == Kind::Block;
+        state.high_water_mark = is_counted.then_some(next_value);
+        let runway = || Runway::of(&definition, next_value, state.rate, clock::now_ms());
+        state.runway = has_counter.then(runway);
         Ok(Description {
             name: name.clone(),
             version: listed.version,
-            definition: listed.definition,
             is_retired: Some(listed.state != LIVE),
             state,
-            serving,
+            serving: self.shared.store.serving(&key, &definition),
+            definition,
             blocks: self.shared.store.blocks(name).await.unwrap_or_default(),
         })
     }
@@ -265,31 +256,23 @@ impl Directory {
     }
 
     /// Returns what memory knows of a sequence, for the time when the store does not answer.
-    pub(crate) fn remembered(
-        &self,
-        name: &SequenceName,
-        period: Option<&Period>,
-    ) -> Option<Description> {
+    fn remembered(&self, name: &SequenceName, period: Option<&Period>) -> Option<Description> {
         let head = self.shared.names.look(name)?;
-        let (known, is_retired) = {
-            let memory = head.memory.lock();
-            (memory.known.clone(), memory.is_retired)
-        };
         let definition = head.definition();
         let key = asked_for(name, period, &definition).ok()?;
-        let issuer = self.shared.find(&key);
-        let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();
-        let serving = self.shared.store.serving(&key, &definition);
+        let mut state = self.shared.status_of(&key);
         state.high_water_mark = None;
-        state.period = key.period;
+        let serving = self.shared.store.serving(&key, &definition);
+        let memory = head.memory.lock();
+        let known = memory.known.as_ref();
         Some(Description {
             name: name.clone(),
             version: known.map_or(0, |known| known.definition_version),
-            definition,
             // Memory does not know whether the sequence lives: another replica may have retired it.
-            is_retired: is_retired.then_some(true),
+            is_retired: memory.is_retired.then_some(true),
             state,
             serving,
+            definition,
             blocks: Vec::new(),
         })
     }

@@ -6,8 +6,8 @@ use odometer_core::{definition::Definition, name::SequenceName, period::Period, 
 
 pub use crate::inspection::history::UsageSecond;
 pub use odometer_store::{
-    Condition, JournalBlock, Page, SequenceSummary, Serving, ServingDatabase, ServingRedis,
-    StoreHealth, StoreKind,
+    Condition, JournalBlock, LeaseGrant, Page, SequenceSummary, Serving, ServingDatabase,
+    ServingRedis, StoreHealth, StoreKind,
 };
 
 /// The result of a definition that was written.
@@ -68,11 +68,6 @@ pub struct LiveSequence {
     pub is_retired: bool,
     /// How many of its periods are in memory; `None` if the sequence counts without periods.
     pub n_periods: Option<usize>,
-    /// When the period that is shown ends, in Unix milliseconds; `None` if it is no calendar
-    /// period.
-    pub period_until_ms: Option<i64>,
-    /// How many numbers are in memory.
-    pub n_remaining: u64,
     pub state: CounterStatus,
 }
 
@@ -97,6 +92,11 @@ pub struct Watched {
 pub struct CounterStatus {
     /// The period of the counter.
     pub period: Period,
+    /// When its period ends, in Unix milliseconds; `None` if it is no calendar period, or not in
+    /// memory.
+    pub period_until_ms: Option<i64>,
+    /// How many numbers are in memory.
+    pub n_remaining: u64,
     /// The first number that nobody has reserved; `None` if the store did not answer.
     pub high_water_mark: Option<i64>,
     pub block: Option<BlockState>,
@@ -115,18 +115,12 @@ pub struct CounterStatus {
 }
 
 /// A worker id that this replica holds, and the time that is reserved with it.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct LeaseState {
-    pub worker: u32,
-    /// The beginning of the reserved time, in Unix milliseconds.
-    pub from_ms: i64,
-    /// The end of the reserved time, itself excluded, in Unix milliseconds.
-    pub until_ms: i64,
+    pub lease: LeaseGrant,
     pub renewed_at: SystemTime,
     /// For how many seconds ids can be issued without the store.
     pub seconds_left: f64,
-    /// The clock of the database minus the clock of this process.
-    pub skew_ms: i64,
 }
 
 /// What is left of a block in memory.

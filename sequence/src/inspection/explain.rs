@@ -72,6 +72,18 @@ pub enum NumberFate {
     NoRecord,
 }
 
+impl Explanation {
+    pub(crate) fn without_block(key: CounterKey, value: i64, fate: NumberFate) -> Self {
+        Self {
+            key,
+            value,
+            fate,
+            block: None,
+            holder: None,
+        }
+    }
+}
+
 impl Directory {
     /// Explains what became of the number that is printed as `id`. If a period is named, the number
     /// must be of that period. Asks the store, and changes and loads nothing.
@@ -91,13 +103,12 @@ impl Directory {
             Err(refused) if definition.period == PeriodKind::None => {
                 // The text is a number, though none that the sequence gives.
                 let value = refused.number().ok_or(refused)?;
-                return Ok(Explanation {
-                    key: CounterKey::whole(sequence),
+                let key = CounterKey::whole(sequence);
+                return Ok(Explanation::without_block(
+                    key,
                     value,
-                    fate: NumberFate::NotReserved,
-                    block: None,
-                    holder: None,
-                });
+                    NumberFate::NotReserved,
+                ));
             }
             Err(refused) => return Err(refused.into()),
         };
@@ -187,9 +198,9 @@ impl Directory {
             Err(error) => {
                 // A definition that is a little older is good enough.
                 let is_away = matches!(error, StoreError::Unavailable | StoreError::Deadline);
-                let remembered = is_away.then(|| self.remembered(name, None)).flatten();
+                let head = is_away.then(|| self.shared.names.look(name)).flatten();
                 let told = SequenceError::from_store(name, error);
-                Ok(remembered.ok_or(told)?.definition)
+                Ok(head.ok_or(told)?.definition())
             }
         }
     }

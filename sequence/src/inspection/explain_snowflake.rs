@@ -64,23 +64,15 @@ impl Directory {
         value: i64,
     ) -> Result<Explanation, SequenceError> {
         let layout = definition.layout.unwrap_or_default();
-        let told = |fate, holder| Explanation {
-            key: CounterKey::whole(name.clone()),
-            value,
-            fate,
-            block: None,
-            holder,
-        };
+        let key = CounterKey::whole(name.clone());
+        let told = |fate| Explanation::without_block(key.clone(), value, fate);
         let Some(parts) = layout.read(value) else {
-            return Ok(told(NumberFate::NotReserved, None));
+            return Ok(told(NumberFate::NotReserved));
         };
-        let find = || {
-            let issuer = self.shared.find(&CounterKey::whole(name.clone()))?;
-            issuer.snowflake().map(Arc::clone)
-        };
+        let find = || self.shared.find(&key)?.snowflake().map(Arc::clone);
         let held = |snowflake: Option<Arc<SnowflakeIssuer>>| {
             let held = snowflake.as_deref().and_then(SnowflakeIssuer::held);
-            held.filter(|held| held.key.worker == parts.worker && !held.is_lost)
+            held.filter(|held| held.lease.key.worker == parts.worker && !held.is_lost)
         };
         // Read this before asking the store: while the lease is held, its row can only show more.
         let before = held(find());
@@ -98,20 +90,24 @@ impl Directory {
         // If the lease was given back meanwhile, its row may show less.
         let after = held(snowflake);
         let is_kept = |before: &Held| {
-            after
-                .as_ref()
-                .is_some_and(|after| after.key.token() == before.key.token())
+            let token = before.lease.key.token();
+            after.is_some_and(|after| after.lease.key.token() == token)
         };
-        let went_back = before
-            .filter(is_kept)
-            .is_some_and(|held| row.as_ref().is_none_or(|row| row.until_ms < held.until_ms));
+        let is_less = |before: Held| {
+            let until_ms = before.lease.until_ms;
+            row.as_ref().is_none_or(|row| row.until_ms < until_ms)
+        };
+        let went_back = before.filter(is_kept).is_some_and(is_less);
         if went_back {
             return Err(SequenceError::StoreWentBack);
         }
         let fate = fate(&layout, &parts, row.as_ref(), here, clock::now_ms());
         let is_told = fate != NumberFate::NotReserved && fate != NumberFate::NoRecord;
         let holder = row.map(|row| row.holder).filter(|_| is_told);
-        Ok(told(fate, holder))
+        Ok(Explanation {
+            holder,
+            ..told(fate)
+        })
     }
 }
 

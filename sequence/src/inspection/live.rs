@@ -62,7 +62,7 @@ impl Directory {
             n_at_once += 1;
             if name.as_str().contains(contains) {
                 let head = self.shared.names.look(name);
-                let shown = head.and_then(|head| self.shared.show(&head, None).ok()?);
+                let shown = head.and_then(|head| self.shared.show(&head, None).ok());
                 n_at_once += shown.as_ref().and_then(|it| it.n_periods).unwrap_or(0);
                 page.sequences.extend(shown);
             }
@@ -83,11 +83,10 @@ impl Directory {
         name: &SequenceName,
         period: Option<&Period>,
     ) -> Result<Option<Watched>, SequenceError> {
-        let head = self.shared.names.look(name);
-        let shown = head.map(|head| self.shared.show(&head, period));
-        let Some(sequence) = shown.transpose()?.flatten() else {
+        let Some(head) = self.shared.names.look(name) else {
             return Ok(None);
         };
+        let sequence = self.shared.show(&head, period)?;
         let key = CounterKey {
             sequence: name.clone(),
             period: sequence.state.period.clone(),
@@ -101,44 +100,46 @@ impl Directory {
 
 impl Shared {
     /// Returns what memory knows of a sequence, with the period that is named or the present
-    /// period. Returns `None` if nothing is known yet. `head` is the issuer under the name.
+    /// period. `head` is the issuer under the name.
     fn show(
         &self,
         head: &Arc<Issuer>,
         period: Option<&Period>,
-    ) -> Result<Option<LiveSequence>, SequenceError> {
+    ) -> Result<LiveSequence, SequenceError> {
         let name = &head.key.sequence;
         let definition = head.definition();
         let key = asked_for(name, period, &definition)?;
         let period_issuers = head.periods().map(PeriodDirectory::period_issuers);
-        let issuer = self.find(&key);
-        let span = issuer.as_ref().and_then(|issuer| issuer.span);
-        let (mut state, n_remaining) = match (&period_issuers, issuer) {
+        let state = match &period_issuers {
             // Without a named key, show the sums of all keys: no key is the present one.
-            (Some(period_issuers), _) if key.period.is_none() => sum_of(period_issuers),
-            (_, Some(issuer)) => (issuer.state(), issuer.remaining()),
-            (_, None) => (CounterStatus::default(), 0),
+            Some(period_issuers) if key.period.is_none() => sum_of(period_issuers),
+            _ => self.status_of(&key),
         };
-        state.period = key.period;
-        Ok(Some(LiveSequence {
+        Ok(LiveSequence {
             name: name.clone(),
             n_periods: period_issuers.map(|period_issuers| period_issuers.len()),
             is_retired: head.memory.lock().is_retired,
-            period_until_ms: span.map(|span| span.until_ms),
-            n_remaining,
             state,
             definition,
-        }))
+        })
+    }
+
+    /// Returns the status of a counter, as far as memory knows it.
+    pub(crate) fn status_of(&self, key: &CounterKey) -> CounterStatus {
+        let found = self.find(key).map(|issuer| issuer.state());
+        found.unwrap_or_else(|| CounterStatus {
+            period: key.period.clone(),
+            ..CounterStatus::default()
+        })
     }
 }
 
-fn sum_of(period_issuers: &[Arc<Issuer>]) -> (CounterStatus, u64) {
-    let n_remaining = period_issuers
-        .iter()
-        .fold(0_u64, |sum, member| sum.saturating_add(member.remaining()));
-    let state = CounterStatus {
+fn sum_of(period_issuers: &[Arc<Issuer>]) -> CounterStatus {
+    CounterStatus {
+        n_remaining: period_issuers
+            .iter()
+            .fold(0, |sum, member| sum.saturating_add(member.remaining())),
         rate: period_issuers.iter().map(|member| member.rate()).sum(),
         ..CounterStatus::default()
-    };
-    (state, n_remaining)
+    }
 }

@@ -171,7 +171,7 @@ fn part_of_hold(issuer: &Issuer, state: &CounterStatus) -> Option<f64> {
     // A period needs no numbers after its end.
     let seconds = period_left(issuer).map_or(hold, |left| hold.min(left));
     let left = definition.left(state.high_water_mark?);
-    part(issuer.remaining(), state.rate, seconds, left)
+    part(state.n_remaining, state.rate, seconds, left)
 }
 
 /// Returns `remaining` as a part of the numbers that last for `seconds` at this `rate`. Returns

@@ -464,14 +464,8 @@ impl Issuer {
     /// Returns how long a failed prefetch may wait for its next try. The longer the numbers in
     /// memory last, the longer the wait: other names go first when the store is back.
     pub(crate) fn time_limit(&self) -> Duration {
-        let reserve = match self.snowflake() {
-            Some(snowflake) => Some(snowflake.left().as_secs_f64()),
-            None => {
-                let remaining = self.remaining();
-                self.memory.lock().rates.reserve_seconds(remaining)
-            }
-        };
-        let seconds = (reserve.unwrap_or(0.0) / RETRY_PART).min(MAX_RETRY_S);
+        let reserve = self.reserve_seconds().unwrap_or(0.0);
+        let seconds = (reserve / RETRY_PART).min(MAX_RETRY_S);
         Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 

@@ -72,15 +72,9 @@ pub(crate) struct SnowflakeIssuer {
 /// A worker id that this process holds, or has not given back yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    pub(crate) key: LeaseKey,
-    /// The beginning of the reserved time, in Unix milliseconds.
-    pub(crate) from_ms: i64,
-    /// The end of the reserved time, itself excluded, in Unix milliseconds.
-    pub(crate) until_ms: i64,
-    pub(crate) renewed_at: SystemTime,
+    pub(crate) lease: LeaseGrant,
+    renewed_at: SystemTime,
     pub(crate) renewed: Instant,
-    /// The clock of the database minus the clock of this process.
-    pub(crate) skew_ms: i64,
     /// Whether the store reported that the lease is lost. Its reserved time still belongs to this
     /// process alone.
     pub(crate) is_lost: bool,
@@ -92,6 +86,16 @@ pub(crate) struct Unused {
     pub(crate) key: LeaseKey,
     /// No id was issued with this time or a later one, in Unix milliseconds.
     pub(crate) from_ms: i64,
+}
+
+impl Unused {
+    /// Returns the lease as one under which no id was issued.
+    pub(crate) fn whole(lease: LeaseGrant) -> Self {
+        Self {
+            key: lease.key,
+            from_ms: lease.from_ms,
+        }
+    }
 }
 
 /// What a caller got.
@@ -266,12 +270,9 @@ impl SnowflakeIssuer {
     pub(crate) fn state(&self) -> Option<LeaseState> {
         let held = self.held().filter(|_| self.is_serving())?;
         Some(LeaseState {
-            worker: held.key.worker,
-            from_ms: held.from_ms,
-            until_ms: held.until_ms,
+            lease: held.lease,
             renewed_at: held.renewed_at,
             seconds_left: self.left().as_secs_f64(),
-            skew_ms: held.skew_ms,
         })
     }
 
@@ -308,7 +309,7 @@ impl SnowflakeIssuer {
         let of_lease = Duration::from_nanos(of_lease.saturating_sub(nanos(Instant::now())));
         let layout = self.ticker.layout();
         let reserved_ms = match layout.high {
-            High::Time => held.until_ms.saturating_sub(clock::now_ms()),
+            High::Time => held.lease.until_ms.saturating_sub(clock::now_ms()),
             High::Worker => {
                 let ticks = self.ticker.limit_tick().saturating_sub(self.next_tick());
                 let ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
@@ -329,11 +330,7 @@ impl SnowflakeIssuer {
     ///
     /// # Errors
     /// Returns why no id can be issued under the lease, with the part of the lease to give back.
-    pub(crate) fn open(
-        &self,
-        lease: LeaseGrant,
-        hold: Duration,
-    ) -> Result<(), (NotOpened, Unused)> {
+    pub(crate) fn open(&self, lease: LeaseGrant) -> Result<(), (NotOpened, Unused)> {
         let layout = self.ticker.layout();
         let now_ms = clock::now_ms();
         let (from_tick, until_tick) = whole_ticks(layout, lease.from_ms, lease.until_ms);
@@ -348,27 +345,25 @@ impl SnowflakeIssuer {
                 .open(lease.key.worker, from_tick, until_tick, now_tick)
         };
         if let Err(refused) = opened {
-            let from_ms = lease.from_ms;
-            let key = lease.key;
-            return Err((refused, Unused { key, from_ms }));
+            return Err((refused, Unused::whole(lease)));
         }
-        self.note(lease, hold);
+        self.note(lease);
         Ok(())
     }
 
     /// Goes on under a renewed lease. Returns false if ids are not issued under that lease any
     /// more.
-    pub(crate) fn extend(&self, lease: LeaseGrant, hold: Duration) -> bool {
+    pub(crate) fn extend(&self, lease: LeaseGrant) -> bool {
         let (_, until_tick) = whole_ticks(self.ticker.layout(), lease.from_ms, lease.until_ms);
         if !self.ticker.extend(lease.key.worker, until_tick) {
             return false;
         }
-        self.note(lease, hold);
+        self.note(lease);
         true
     }
 
-    fn note(&self, lease: LeaseGrant, hold: Duration) {
-        let now = Instant::now();
+    fn note(&self, lease: LeaseGrant) {
+        let (now, hold) = (Instant::now(), lease.ttl);
         let margin = (hold / MARGIN_PART).min(LONGEST_MARGIN);
         let ends = lease.expires.checked_sub(margin).unwrap_or(now);
         let renewal = (hold / RENEWALS_A_HOLD).min(LONGEST_RENEWAL);
@@ -380,12 +375,9 @@ impl SnowflakeIssuer {
         self.is_told.store(false, Ordering::Relaxed);
         let mut held = self.held.lock();
         *held = Some(Held {
-            key: lease.key,
-            from_ms: lease.from_ms,
-            until_ms: lease.until_ms,
+            lease,
             renewed_at: SystemTime::now(),
             renewed: now,
-            skew_ms: lease.skew_ms,
             is_lost: false,
         });
         let ends = match faults::is(Fault::NoLeaseReserve) {
@@ -401,15 +393,16 @@ impl SnowflakeIssuer {
         self.ends.store(0, Ordering::Release);
         let closed = self.ticker.close();
         let held = self.held.lock().take().filter(|held| !held.is_lost)?;
+        let lease = held.lease;
         let layout = self.ticker.layout();
         // If the ticker was closed before, the last tick used is not known. Then all of the time
         // counts as used.
-        let first_unused = closed.map_or(held.until_ms, |closed| {
+        let first_unused = closed.map_or(lease.until_ms, |closed| {
             layout.unix_ms_of(closed.first_unused_tick)
         });
         Some(Unused {
-            from_ms: first_unused.clamp(held.from_ms, held.until_ms.max(held.from_ms)),
-            key: held.key,
+            from_ms: first_unused.clamp(lease.from_ms, lease.until_ms.max(lease.from_ms)),
+            key: lease.key,
         })
     }
 }

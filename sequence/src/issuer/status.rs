@@ -46,7 +46,7 @@ impl Issuer {
     pub(crate) fn state(&self) -> CounterStatus {
         let memory = self.memory.lock();
         let rest = self.blocks(&memory);
-        let remaining = rest.iter().map(Block::count).sum();
+        let n_remaining = rest.iter().map(Block::count).sum();
         let mut blocks = rest.iter().map(|left| memory.block_of(left));
         let snowflake = self.snowflake();
         let counted = memory.known.as_ref().filter(|_| snowflake.is_none());
@@ -60,12 +60,14 @@ impl Issuer {
         let rate = memory.rates.average();
         CounterStatus {
             period: self.key.period.clone(),
+            period_until_ms: self.span.map(|span| span.until_ms),
+            n_remaining,
             high_water_mark: counted.map(|known| known.seen.next_value),
             block: blocks.next(),
             next_block: blocks.next(),
             rate,
             lease: snowflake.and_then(|snowflake| snowflake.state()),
-            reserve_seconds: self.reserve_of(&memory, remaining),
+            reserve_seconds: self.reserve_of(&memory, n_remaining),
             last_refill: memory
                 .last_refill
                 .map(|refill| clock::time_of(refill.at_ms)),

@@ -321,7 +321,7 @@ impl From<Description> for Sequence {
                 high_water_mark: state.high_water_mark.map(Into::into),
                 block: state.block.map(HeldBlock::from),
                 next_block: state.next_block.map(HeldBlock::from),
-                worker: state.lease.as_ref().map(|lease| lease.worker),
+                worker: state.lease.as_ref().map(|held| held.lease.key.worker),
                 lease: state.lease.map(LeaseReply::from),
                 rate: state.rate,
                 reserve_seconds: state.reserve_seconds,
@@ -336,14 +336,14 @@ impl From<Description> for Sequence {
 }
 
 impl From<LeaseState> for LeaseReply {
-    fn from(lease: LeaseState) -> Self {
+    fn from(held: LeaseState) -> Self {
         Self {
-            worker: lease.worker,
-            from: moment(lease.from_ms),
-            until: moment(lease.until_ms),
-            renewed_at: rfc_3339(lease.renewed_at),
-            seconds_left: lease.seconds_left,
-            clock_skew_ms: lease.skew_ms,
+            worker: held.lease.key.worker,
+            from: moment(held.lease.from_ms),
+            until: moment(held.lease.until_ms),
+            renewed_at: rfc_3339(held.renewed_at),
+            seconds_left: held.seconds_left,
+            clock_skew_ms: held.lease.skew_ms,
         }
     }
 }
