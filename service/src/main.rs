@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use tikv_jemallocator::Jemalloc;
+
+/// The allocator of the program: see ADR 20.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
+
 fn main() -> ExitCode {
     odometer::command_line::run_program()
 }

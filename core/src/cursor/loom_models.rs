@@ -91,7 +91,7 @@ fn account(cursor: &Cursor, given: &[Vec<i64>], filled: &[i64]) {
     }
     assert!(all.iter().all(|number| filled.contains(number)), "{all:?}");
     let lost = u64::try_from(filled.len() - all.len()).unwrap();
-    assert!(lost <= cursor.abandoned(), "{lost} numbers lost");
+    assert!(lost <= cursor.take_abandoned(), "{lost} numbers lost");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn two_takers_never_share_a_number() {
         let mine = take(&cursor, 2);
         let other = other.join().unwrap();
         assert_eq!((mine.len(), other.len()), (2, 2));
-        assert_eq!((cursor.issued(), cursor.abandoned()), (4, 0));
+        assert_eq!((cursor.issued(), cursor.take_abandoned()), (4, 0));
         account(&cursor, &[mine, other], &[1, 2, 11, 12]);
     });
 }
@@ -200,7 +200,7 @@ fn model_of_a_close(close: fn(&Cursor) -> Vec<Block>) {
         let [first, second] = given;
         account(&cursor, &[first, second, returned], &[1, 2, 11, 12]);
         assert_eq!(cursor.issued(), u64::try_from(issued).unwrap());
-        assert_eq!((cursor.abandoned(), cursor.remaining()), (0, 0));
+        assert_eq!((cursor.take_abandoned(), cursor.remaining()), (0, 0));
     });
 }
 

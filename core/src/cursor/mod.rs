@@ -35,7 +35,7 @@
 //! The claim may find another generation *h*. Then the claimed offset is one of *h*, and the slot
 //! of *h* is read after the claim, as in a seqlock. If the slot was written again in the meantime,
 //! the taker cannot know which number it claimed, or whether the offset was a number at all. It
-//! gets another number, and one number counts as [abandoned](Cursor::abandoned).
+//! gets another number, and one number counts as [abandoned](Cursor::take_abandoned).
 //!
 //! An offset claimed at or past the block's end is no number. The thread that claimed it marks the
 //! generation as spent in the guess, and looks at the word before it claims again. So a thread
@@ -72,7 +72,7 @@ const RING: usize = 4;
 /// The memory from which the numbers of one counter are issued: 320 bytes.
 ///
 /// *Takers* ([`take`](Self::take), [`take_batch`](Self::take_batch)) and *observers*
-/// ([`remaining`](Self::remaining), [`issued`](Self::issued), [`abandoned`](Self::abandoned),
+/// ([`remaining`](Self::remaining), [`issued`](Self::issued), [`take_abandoned`](Self::take_abandoned),
 /// [`rest`](Self::rest)) may be on any thread at any time.
 ///
 /// The *owner* ([`room`](Self::room), [`fill`](Self::fill), [`set_low_water`](Self::set_low_water),
@@ -89,6 +89,10 @@ pub struct Cursor {
     /// The highest result of [`Cursor::issued`] so far.
     issued_said: AtomicU64,
     abandoned: AtomicU64,
+    /// Is always true. So an enum that holds a cursor keeps its tag here, and needs no cache line for
+    /// it.
+    #[expect(dead_code, reason = "the compiler uses it for the tags of enums")]
+    is_there: bool,
 }
 
 /// A number that a take got.
@@ -136,6 +140,7 @@ impl Cursor {
             top: AtomicU64::new(generation),
             issued_said: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
+            is_there: true,
         };
         cursor.slot(generation).write(generation, View::EMPTY, 0);
         cursor
@@ -183,7 +188,7 @@ impl Cursor {
     /// Returns how many numbers were taken since the cursor was created.
     ///
     /// The result never decreases, and is exact while no thread takes. It includes the
-    /// [abandoned](Self::abandoned) numbers. So all numbers that were filled are issued, returned
+    /// [abandoned](Self::take_abandoned) numbers. So all numbers that were filled are issued, returned
     /// by a close, or left.
     #[must_use]
     pub fn issued(&self) -> u64 {
@@ -199,13 +204,13 @@ impl Cursor {
             .max(issued)
     }
 
-    /// Returns how many numbers may have been lost.
+    /// Returns how many numbers may have been lost since the last call.
     ///
     /// A number may be lost if its slot was used again before the taker could read the slot. The
     /// taker got another number.
     #[must_use]
-    pub fn abandoned(&self) -> u64 {
-        self.abandoned.load(Ordering::Relaxed)
+    pub fn take_abandoned(&self) -> u64 {
+        self.abandoned.swap(0, Ordering::Relaxed)
     }
 
     /// Takes a number, like [`take`](Self::take), in the rare cases.

@@ -84,7 +84,7 @@ impl SequenceActor {
         self.settle();
         // After a failed try, this name has a random time of its own for the next try. So not all
         // names try at the same time.
-        if self.retry.is_none() {
+        if !self.will_retry {
             self.advance(context);
         }
     }

@@ -14,9 +14,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use actix::{
-    Actor, ActorContext, AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt,
-};
+use actix::{Actor, ActorContext, AsyncContext, Context, WrapFuture, fut::ActorFutureExt};
 use odometer_core::block::Block;
 use odometer_process::{
     faults::{self, Fault},
@@ -57,13 +55,15 @@ pub(crate) struct SequenceActor {
     /// Notified when a caller waits for a refill that was started ahead of need; `None` before the
     /// first refill of this actor, and after each one.
     urgency: Option<Arc<Notify>>,
-    backoff: Duration,
+    /// How many tries ahead of need have failed since the last success.
+    n_failures: u32,
     /// Whether the store gave a reason that another try does not change. Then the actor reserves
     /// only for callers, not ahead of need.
     pub(crate) is_refused: bool,
     /// Whether the reservation under way first looks for returned blocks.
     pub(crate) looks_for_returned: bool,
-    pub(crate) retry: Option<SpawnHandle>,
+    /// Whether a failed prefetch will be tried again later.
+    pub(crate) will_retry: bool,
     /// Notified when a load has ended: numbers are in memory, or do not come for now.
     pub(crate) loading: Vec<oneshot::Sender<()>>,
     /// Notified when the actor is drained.
@@ -132,10 +132,10 @@ impl SequenceActor {
             queue: Queue::default(),
             in_flight: None,
             urgency: None,
-            backoff: BACKOFF_MIN,
+            n_failures: 0,
             is_refused: false,
             looks_for_returned: false,
-            retry: None,
+            will_retry: false,
             loading: Vec::new(),
             draining: Vec::new(),
             leasing: None,
@@ -177,7 +177,7 @@ impl SequenceActor {
             let group = self.next_group();
             return Some(group.map_or(PendingWork::Refill, PendingWork::Group));
         }
-        let may_refill = self.retry.is_none() && !self.is_refused;
+        let may_refill = !self.will_retry && !self.is_refused;
         let is_needed = may_refill && (self.issuer.wants_prefetch() || self.wants_load());
         is_needed.then_some(PendingWork::Refill)
     }
@@ -409,22 +409,25 @@ impl SequenceActor {
     }
 
     pub(crate) fn reset_backoff(&mut self) {
-        self.backoff = BACKOFF_MIN;
+        self.n_failures = 0;
     }
 
     /// Tries a failed prefetch again later. No caller waits for it, so the actor does this by
     /// itself.
     pub(crate) fn try_again_later(&mut self, context: &mut Context<Self>) {
-        if self.retry.is_some() {
+        if self.will_retry {
             return;
         }
-        let bound = self.backoff.max(self.issuer.time_limit());
+        let backoff = BACKOFF_MIN.saturating_mul(2_u32.saturating_pow(self.n_failures));
+        let backoff = backoff.min(self.shared.settings.backoff_max);
+        let bound = backoff.max(self.issuer.time_limit());
         let pause = bound.mul_f64(rand::random::<f64>());
-        self.backoff = (self.backoff * 2).min(self.shared.settings.backoff_max);
-        self.retry = Some(context.run_later(pause, |actor, context| {
-            actor.retry = None;
+        self.n_failures = self.n_failures.saturating_add(1);
+        self.will_retry = true;
+        context.run_later(pause, |actor, context| {
+            actor.will_retry = false;
             actor.advance(context);
-        }));
+        });
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -99,7 +99,7 @@ impl SequenceActor {
         }
         let since = held.renewed.elapsed();
         if since >= RENEWAL_PAUSE {
-            if self.retry.is_none() || !self.queue.is_empty() {
+            if !self.will_retry || !self.queue.is_empty() {
                 self.renew(snowflake, context);
             }
         } else if snowflake.layout().high == High::Worker

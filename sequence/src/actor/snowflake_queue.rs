@@ -58,7 +58,7 @@ impl SequenceActor {
         if self.in_flight.is_some() {
             return;
         }
-        if snowflake.needs_renewal() && self.retry.is_none() {
+        if snowflake.needs_renewal() && !self.will_retry {
             self.renew(snowflake, context);
             if matches!(need, Need::Nothing | Need::Time) {
                 return;

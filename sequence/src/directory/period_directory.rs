@@ -150,7 +150,7 @@ impl PeriodDirectory {
     /// another issuer.
     pub(crate) fn present(&self, now_ms: i64) -> Option<Arc<Issuer>> {
         let is_present =
-            |issuer: &Arc<Issuer>| issuer.span.is_some_and(|span| span.contains(now_ms));
+            |issuer: &Arc<Issuer>| issuer.span().is_some_and(|span| span.contains(now_ms));
         if let Some(issuer) = self.current.load_full().filter(is_present) {
             return Some(issuer);
         }
@@ -167,7 +167,7 @@ impl PeriodDirectory {
     /// count in it now.
     pub(crate) fn named(&self, period: &str, now_ms: i64) -> Option<Arc<Issuer>> {
         let issuer = self.member(period)?;
-        let may_be = issuer.span.is_none_or(|span| {
+        let may_be = issuer.span().is_none_or(|span| {
             let definition = self.definition.load();
             span.is_near(now_ms, definition.period_back, definition.period_ahead)
         });

@@ -145,11 +145,11 @@ fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f
     // The end of a time-ordered sequence comes with the clock.
     let is_snowflake = issuer.snowflake().is_some();
     // The rate is the rate of all keys, but the numbers are the numbers of one key.
-    let is_keyed = !issuer.key.period.is_none() && issuer.span.is_none();
+    let is_keyed = !issuer.key.period.is_none() && issuer.span().is_none();
     // Without a rate on this replica, the counter may start again before its end.
     let starts_again = match seconds {
         Some(seconds) => seconds.is_infinite(),
-        None => issuer.span.is_some(),
+        None => issuer.span().is_some(),
     };
     if is_snowflake || is_keyed || starts_again {
         f64::INFINITY
@@ -197,7 +197,7 @@ fn is_retired(issuer: &Issuer) -> bool {
 
 /// Returns in how many seconds the numbers start again; `None` if they never do by themselves.
 fn period_left(issuer: &Issuer) -> Option<f64> {
-    let span = issuer.span?;
+    let span = issuer.span()?;
     Some(span.seconds_left(clock::now_ms()))
 }
 

@@ -92,11 +92,10 @@ impl Ownership {
         // Blocks of several databases do not follow one another, so check each block by itself.
         let left: Vec<i64> = self.blocks(&memory).iter().map(Block::first).collect();
         let is_spent = |open: &OpenBlock| !left.iter().any(|first| open.block.contains(*first));
-        let (spent, mut held): (Vec<_>, Vec<_>) = std::mem::take(&mut memory.held)
+        let (spent, held): (Vec<_>, Vec<_>) = std::mem::take(&mut memory.held)
             .into_iter()
             .partition(is_spent);
-        held.shrink_to_fit();
-        memory.held = held;
+        memory.held = held.into_boxed_slice();
         spent.iter().map(|open| open.row(&self.key)).collect()
     }
 

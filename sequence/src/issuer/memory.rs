@@ -47,8 +47,8 @@ const MAX_RETRY_S: f64 = 5.0;
 /// The memory of one counter.
 pub(crate) struct Issuer {
     pub(crate) key: CounterKey,
-    /// When its calendar period begins and ends; `None` without a calendar period.
-    pub(crate) span: Option<PeriodSpan>,
+    /// When its calendar period begins and ends; `None` without a calendar period, as for most.
+    span: Option<Box<PeriodSpan>>,
     pub(crate) kind: IssuerKind,
     /// How numbers are printed; `None` for plain numbers.
     printer: ArcSwapOption<Printer>,
@@ -61,7 +61,6 @@ pub(crate) struct Issuer {
     n_handed_over: AtomicU64,
     /// How many issued numbers the metrics count already.
     n_published: AtomicU64,
-    n_slots_reused_published: AtomicU64,
     pub(crate) memory: Mutex<IssuerState>,
     pub(crate) terms: Terms,
     pub(crate) actor: Mutex<ActorLink>,
@@ -179,14 +178,13 @@ impl Issuer {
     ) -> Self {
         let issuer = Self {
             key,
-            span,
+            span: span.map(Box::new),
             kind,
             printer: ArcSwapOption::empty(),
             prints: AtomicBool::new(false),
             n_direct: AtomicU64::new(0),
             n_handed_over: AtomicU64::new(0),
             n_published: AtomicU64::new(0),
-            n_slots_reused_published: AtomicU64::new(0),
             memory: Mutex::new(IssuerState::new(Arc::clone(&definition))),
             terms: Terms::default(),
             actor: Mutex::default(),
@@ -358,14 +356,20 @@ impl Issuer {
         self.cursor().is_some() && self.key.period.is_none() && self.is_known()
     }
 
+    /// Returns when its calendar period begins and ends, if it has one.
+    pub(crate) fn span(&self) -> Option<PeriodSpan> {
+        self.span.as_deref().copied()
+    }
+
     /// Returns whether its period has not begun.
     pub(crate) fn is_ahead(&self) -> bool {
-        self.span.is_some_and(|span| clock::now_ms() < span.from_ms)
+        self.span()
+            .is_some_and(|span| clock::now_ms() < span.from_ms)
     }
 
     /// Returns whether its period is over.
     pub(crate) fn is_over(&self) -> bool {
-        self.span
+        self.span()
             .is_some_and(|span| clock::now_ms() >= span.until_ms)
     }
 
@@ -390,11 +394,7 @@ impl Issuer {
 
     /// Returns how many numbers were lost to reused slots and are not in the metrics yet.
     pub(crate) fn take_unpublished_reuse(&self) -> u64 {
-        let n_now = self.cursor().map_or(0, Cursor::abandoned);
-        let n_told = self
-            .n_slots_reused_published
-            .fetch_max(n_now, Ordering::Relaxed);
-        n_now.saturating_sub(n_told)
+        self.cursor().map_or(0, Cursor::take_abandoned)
     }
 
     pub(crate) fn add_direct(&self, count: u64) {
@@ -431,7 +431,7 @@ impl Issuer {
 
     /// Returns for how many seconds its calendar period still needs numbers.
     fn seconds_left(&self) -> Option<f64> {
-        self.span.map(|span| span.seconds_left(clock::now_ms()))
+        self.span().map(|span| span.seconds_left(clock::now_ms()))
     }
 
     /// Returns the low-water mark: how few numbers may be left before the next block is reserved.

@@ -189,7 +189,7 @@ impl ParkedName {
             let next_unissued = read(&mut left);
             if let Some(open) = open {
                 state.spare.extend(rest(open.block, next_unissued));
-                state.held.push(open);
+                state.hold(open);
             }
         }
         // No number was issued while the name was parked.
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_parked_name_is_small() {
         let mut state = IssuerState::new(Arc::default());
-        state.held = vec![open(1, 1000)];
+        state.held = [open(1, 1000)].into();
         state.spare = [open(2, 999).block].into();
         state.rates.sample(1, 1.0);
         state.issued_below = 1001;
@@ -326,7 +326,7 @@ mod tests {
                 open.source.database = random.random();
                 open.reserved_at = any(random);
                 open.recovered_at = random.random::<bool>().then(|| any(random));
-                state.held.push(open);
+                state.hold(open);
                 let rest = open.block.split_front(random.random_range(0..2 << 32)).1;
                 state.spare.extend(rest);
             }

@@ -53,7 +53,7 @@ pub(crate) struct IssuerState {
     /// The last version of the definition at which the floor of this counter is known.
     pub(crate) floor_version: i64,
     /// The blocks whose fate is open, in the order in which they were reserved.
-    pub(crate) held: Vec<OpenBlock>,
+    pub(crate) held: Box<[OpenBlock]>,
     /// Blocks that did not fit into the cursor, in the order in which they will be issued.
     pub(crate) spare: VecDeque<Block>,
     pub(crate) rates: Rates,
@@ -137,7 +137,7 @@ impl IssuerState {
             must_reload: false,
             reload_version: NO_VERSION,
             floor_version: NO_VERSION,
-            held: Vec::new(),
+            held: Box::default(),
             spare: VecDeque::new(),
             rates: Rates::default(),
             n_sampled: 0,
@@ -182,9 +182,7 @@ impl IssuerState {
         self.know(reserved.known.clone(), reserved.stored_rate);
         self.adopts = reserved.more_to_adopt;
         self.issued_below = self.issued_below.max(reserved.block.end());
-        // A name has few blocks: keep no spare capacity.
-        self.held.reserve_exact(1);
-        self.held.push(OpenBlock::of(reserved));
+        self.hold(OpenBlock::of(reserved));
         self.last_refill = Some(LastRefill {
             at_ms: clock::now_ms(),
             size: reserved.block.count(),
@@ -223,6 +221,12 @@ impl IssuerState {
             self.is_retired = false;
         }
         self.known = Some(known);
+    }
+
+    /// Holds one block more.
+    pub(crate) fn hold(&mut self, open: OpenBlock) {
+        let held = std::mem::take(&mut self.held).into_iter();
+        self.held = held.chain([open]).collect();
     }
 
     /// Takes all blocks out of memory. Returns each open block with its first number that was not

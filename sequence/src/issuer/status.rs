@@ -60,7 +60,7 @@ impl Issuer {
         let rate = memory.rates.average();
         CounterStatus {
             period: self.key.period.clone(),
-            period_until_ms: self.span.map(|span| span.until_ms),
+            period_until_ms: self.span().map(|span| span.until_ms),
             n_remaining,
             high_water_mark: counted.map(|known| known.seen.next_value),
             block: blocks.next(),

@@ -157,7 +157,7 @@ impl Shared {
     /// Loads the first block of the next period before that period begins, if this period is in
     /// use. The time is within the last `hold` of this period, and differs from name to name.
     fn fetch_next_period(self: &Arc<Self>, issuer: &Arc<Issuer>, now: Instant) {
-        let Some(span) = issuer.span else {
+        let Some(span) = issuer.span() else {
             return;
         };
         let Some(head) = self.names.look(&issuer.key.sequence) else {

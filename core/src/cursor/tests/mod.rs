@@ -74,7 +74,7 @@ fn numbers_come_in_order_through_the_wrap_of_generations() {
         }
         assert_eq!(take(&cursor), None);
     }
-    assert_eq!(cursor.abandoned(), 0);
+    assert_eq!(cursor.take_abandoned(), 0);
 }
 
 #[test]

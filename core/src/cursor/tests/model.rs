@@ -166,7 +166,7 @@ proptest! {
             prop_assert_eq!(cursor.remaining(), left);
             prop_assert_eq!(cursor.issued(), model.issued);
             prop_assert_eq!(cursor.room(), model.room());
-            prop_assert_eq!(cursor.abandoned(), 0);
+            prop_assert_eq!(cursor.take_abandoned(), 0);
         }
     }
 }

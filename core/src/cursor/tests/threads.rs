@@ -164,7 +164,7 @@ fn check(cursor: &Cursor, ledger: &Ledger) {
     }
     let taken: usize = ledger.taken.iter().map(Vec::len).sum();
     let lost = u64::try_from(seen.iter().filter(|seen| !**seen).count()).unwrap();
-    assert!(lost <= cursor.abandoned(), "{lost} numbers lost");
+    assert!(lost <= cursor.take_abandoned(), "{lost} numbers lost");
     assert_eq!(cursor.issued(), u64::try_from(taken).unwrap() + lost);
     assert!(ledger.signals <= ledger.n_blocks, "a signal came twice");
     assert!(taken > 0 && ledger.n_closes > 0, "nothing was tried");
