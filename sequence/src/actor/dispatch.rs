@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use actix::Actor;
+use tokio::sync::oneshot;
 
 use crate::{
     actor::command::Command,
     actor::sequence_actor::SequenceActor,
-    directory::shared::Shared,
+    directory::shared::{BETWEEN_TWO_ACTORS, Shared},
     issuer::memory::{ActorLink, Issuer},
     issuer::ownership::Ownership,
 };
@@ -44,6 +45,27 @@ impl Shared {
                 drop(link);
                 self.enter_active(issuer);
             }
+        }
+    }
+
+    /// Sends a command until an actor answers. An actor that stops or dies loses the command.
+    /// Returns `None` if the issuer has left memory, if its name was parked, or if `is_over`.
+    pub(crate) async fn tell_until_answered<T>(
+        self: &Arc<Self>,
+        issuer: &Arc<Issuer>,
+        command: impl Fn(oneshot::Sender<T>) -> Command,
+        is_over: impl Fn() -> bool,
+    ) -> Option<T> {
+        loop {
+            let (answer, waiting) = oneshot::channel();
+            self.tell(issuer, command(answer));
+            if let Ok(answer) = waiting.await {
+                return Some(answer);
+            }
+            if is_over() || issuer.has_left() {
+                return None;
+            }
+            tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
         }
     }
 }

@@ -177,9 +177,7 @@ impl SequenceActor {
         let written = async move {
             let flush = async {
                 shared.store.flush_journal_of(&store).await;
-                if let Some(returning) = returning {
-                    returning.await;
-                }
+                returning.await;
             };
             tokio::time::timeout(UNLOAD_TIMEOUT, flush).await.is_ok()
         };

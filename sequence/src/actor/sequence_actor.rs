@@ -32,7 +32,7 @@ use tracing::Span;
 use crate::{
     actor::queue::{Queue, Waiter},
     actor::snowflake_lease::Leasing,
-    directory::shared::Shared,
+    directory::shared::{NotRemembered, Shared},
     error::SequenceError,
     issuer::memory::ActorLink,
     issuer::ownership::Ownership,
@@ -91,6 +91,16 @@ pub(crate) enum PendingWork {
     Lease,
     /// The renewal of the lease that the actor has.
     Renewal,
+}
+
+impl PendingWork {
+    /// Returns the callers who share a write.
+    fn group(&self) -> Option<&[Waiter]> {
+        match self {
+            Self::Group(group) => Some(group),
+            Self::Refill | Self::Lease | Self::Renewal => None,
+        }
+    }
 }
 
 impl Actor for SequenceActor {
@@ -183,21 +193,15 @@ impl SequenceActor {
         }
     }
 
-    pub(crate) fn request(&mut self, purpose: &PendingWork) -> ReserveRequest {
+    fn request(&mut self, work: &PendingWork) -> ReserveRequest {
         let earlier = self.shared.forgotten(&self.issuer.key);
         let mut memory = self.issuer.memory.lock();
-        let adopt_from = match (purpose, &earlier) {
-            (PendingWork::Refill, Ok(earlier)) if memory.adopts => {
+        let adopt_from = match &earlier {
+            Ok(earlier) if memory.adopts && work.group().is_none() => {
                 let issued_below = earlier.map_or(0, |earlier| earlier.issued_below);
                 Some(memory.issued_below.max(issued_below))
             }
-            (
-                PendingWork::Refill
-                | PendingWork::Group(_)
-                | PendingWork::Lease
-                | PendingWork::Renewal,
-                _,
-            ) => None,
+            Ok(_) | Err(NotRemembered) => None,
         };
         let (known, counted_by) = (memory.known.clone(), Arc::clone(&memory.definition));
         let (is_fresh, is_first) = (memory.take_is_fresh(), !memory.is_used);
@@ -214,29 +218,27 @@ impl SequenceActor {
             known,
             is_fresh,
             is_first,
-            want: match purpose {
-                PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
-                    Want::Refill(self.issuer.demand(self.queue.waited_for()))
-                }
-                PendingWork::Group(group) => self.want_of(group),
+            want: match work.group() {
+                None => Want::Refill(self.issuer.demand(self.queue.waited_for())),
+                Some(group) => self.want_of(group),
             },
             adopt_from,
             urgency: Arc::clone(self.urgency.insert(Arc::default())),
-            progress: Arc::new(self.progress_of(purpose)),
+            progress: Arc::new(self.progress_of(work)),
         }
     }
 
-    fn progress_of(&self, purpose: &PendingWork) -> ReservationProgress {
+    fn progress_of(&self, work: &PendingWork) -> ReservationProgress {
         let key = &self.issuer.key;
         let (sequence, period) = (key.sequence.as_str(), key.period.shown());
-        let call = self.call_of(purpose);
+        let call = self.call_of(work);
         ReservationProgress::of(log::reservation(call, sequence, period))
     }
 
     /// Returns the call that has waited longest for this work. Returns no call if the work is ahead
     /// of need.
-    pub(crate) fn call_of(&self, purpose: &PendingWork) -> Span {
-        let waiter = match purpose {
+    pub(crate) fn call_of(&self, work: &PendingWork) -> Span {
+        let waiter = match work {
             PendingWork::Refill | PendingWork::Lease => self.queue.first(),
             PendingWork::Group(group) => group.first(),
             PendingWork::Renewal => None,
@@ -433,28 +435,16 @@ impl SequenceActor {
         self.refuse_all(&SequenceError::Draining);
         let n_returned = self.give_back();
         self.close_snowflake();
-        let returning = self.returned();
         *self.issuer.actor.lock() = ActorLink::Gone;
         let answers = std::mem::take(&mut self.draining);
-        let tell = move || {
+        let returning = self.returned().into_actor(self);
+        context.spawn(returning.map(move |(), _actor, context| {
             for answer in answers {
                 // The drain has a deadline, so it may have stopped listening.
                 let _gone = answer.send(n_returned);
             }
-        };
-        let Some(returning) = returning else {
-            tell();
             context.stop();
-            return;
-        };
-        context.spawn(
-            returning
-                .into_actor(self)
-                .map(move |_done, _actor, context| {
-                    tell();
-                    context.stop();
-                }),
-        );
+        }));
     }
 
     /// Closes the cursor and returns the numbers that were not issued. The result is how many they

@@ -508,17 +508,14 @@ impl SequenceActor {
         }
     }
 
-    /// Returns a future that ends when all worker ids on their way back have arrived; `None` if
-    /// there are none.
-    pub(crate) fn returned(&mut self) -> Option<impl Future<Output = ()> + 'static> {
-        let returning = std::mem::take(&mut self.leasing.as_mut()?.returning);
-        if returning.is_empty() {
-            return None;
-        }
-        Some(async move {
+    /// Returns a future that ends when all worker ids on their way back have arrived.
+    pub(crate) fn returned(&mut self) -> impl Future<Output = ()> + use<> {
+        let leasing = self.leasing.as_mut();
+        let returning = leasing.map(|leasing| std::mem::take(&mut leasing.returning));
+        async move {
             // A worker id that was not given back rests until its lease ends.
-            let _done = join_all(returning).await;
-        })
+            let _done = join_all(returning.unwrap_or_default()).await;
+        }
     }
 
     fn return_id(&mut self, unused: Unused) {

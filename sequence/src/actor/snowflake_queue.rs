@@ -44,14 +44,6 @@ pub(crate) enum Need {
     Another(Duration),
 }
 
-/// Why a waiter was not served.
-enum Unserved {
-    /// The waiter goes on waiting, for this.
-    Needs(Need),
-    /// Waiting does not help: the waiter gets this refusal.
-    Final(SequenceError),
-}
-
 impl SequenceActor {
     /// Serves the waiters, and takes the next step for those that it cannot serve.
     pub(crate) fn advance_snowflake(
@@ -96,9 +88,9 @@ impl SequenceActor {
                         self.count_gone(count);
                     }
                 }
-                Err(refused) => match self.unserved(snowflake, refused) {
-                    Unserved::Final(error) => waiter.refuse(error),
-                    Unserved::Needs(need) => {
+                Err(refused) => match self.need_of(snowflake, refused) {
+                    Err(error) => waiter.refuse(error),
+                    Ok(need) => {
                         self.queue.put_back_first(waiter);
                         return need;
                     }
@@ -108,28 +100,29 @@ impl SequenceActor {
         Need::Nothing
     }
 
-    fn unserved(&self, snowflake: &SnowflakeIssuer, refused: NoIds) -> Unserved {
+    /// Returns what a waiter needs that was not served.
+    ///
+    /// # Errors
+    /// Waiting does not help: the waiter gets this refusal.
+    fn need_of(&self, snowflake: &SnowflakeIssuer, refused: NoIds) -> Result<Need, SequenceError> {
         match refused {
-            NoIds::NoLease | NoIds::Refused(Refused::Closed) => Unserved::Needs(Need::Lease),
-            NoIds::BeforeEpoch(wait) => Unserved::Final(clock_behind(wait)),
-            NoIds::Refused(Refused::Limit) => Unserved::Needs(Need::Time),
+            NoIds::NoLease | NoIds::Refused(Refused::Closed) => Ok(Need::Lease),
+            NoIds::BeforeEpoch(wait) => Err(clock_behind(wait)),
+            NoIds::Refused(Refused::Limit) => Ok(Need::Time),
             NoIds::Refused(Refused::Ahead { ticks }) => {
                 let wait = until_later(snowflake.layout(), ticks);
                 if faults::is(Fault::ClockNotWaitedFor) {
-                    return Unserved::Final(clock_behind(wait));
+                    return Err(clock_behind(wait));
                 }
                 let is_short =
                     snowflake.is_within_a_batch(ticks) || wait <= self.shared.settings.clock_wait;
-                Unserved::Needs(if is_short {
-                    Need::Turn(wait)
-                } else {
-                    Need::Another(wait)
+                Ok(match is_short {
+                    true => Need::Turn(wait),
+                    false => Need::Another(wait),
                 })
             }
-            NoIds::Refused(Refused::TimeEnds) => Unserved::Final(self.time_ended()),
-            NoIds::Refused(Refused::TooMany { most }) => {
-                Unserved::Final(SequenceError::BatchTooLarge { most })
-            }
+            NoIds::Refused(Refused::TimeEnds) => Err(self.time_ended()),
+            NoIds::Refused(Refused::TooMany { most }) => Err(SequenceError::BatchTooLarge { most }),
         }
     }
 

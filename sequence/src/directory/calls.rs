@@ -358,21 +358,14 @@ impl Directory {
         }
     }
 
-    /// Sends `Drain` until an actor answers with the count of returned numbers. If an actor stops
-    /// or dies before it answers, the command is lost and is sent again.
+    /// Drains the actor of an issuer. Returns how many numbers were returned.
     async fn drain_one(&self, issuer: Arc<Issuer>) -> u64 {
         if issuer.periods().is_some() {
             return 0;
         }
-        loop {
-            let (answer, waiting) = oneshot::channel();
-            self.shared.tell(&issuer, Command::Drain { answer });
-            match waiting.await {
-                Ok(n_returned) => return n_returned,
-                Err(_) if issuer.has_left() => return 0,
-                Err(_) => tokio::time::sleep(BETWEEN_TWO_ACTORS).await,
-            }
-        }
+        let drain = |answer| Command::Drain { answer };
+        let drained = self.shared.tell_until_answered(&issuer, drain, || false);
+        drained.await.unwrap_or(0)
     }
 
     /// Returns how many numbers are in memory, over all names.

@@ -11,12 +11,12 @@ use std::{
 use futures_util::{StreamExt, stream};
 use odometer_core::period::{Period, PeriodKind};
 use odometer_store::{Changed, Following, News, SeenRecovery, Source};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use crate::{
     actor::command::Command,
     directory::period_directory::PeriodDirectory,
-    directory::shared::{BETWEEN_TWO_ACTORS, Shared},
+    directory::shared::Shared,
     issuer::memory::{ActorLink, Issuer},
 };
 
@@ -162,22 +162,13 @@ impl Shared {
             // Nothing is issued here.
             return true;
         }
-        loop {
-            let (done, waiting) = oneshot::channel();
-            self.tell(issuer, Command::Change { done });
-            let is_done = waiting.await.is_ok();
-            // After a drain, no number leaves memory.
-            if is_done || self.is_drained() {
-                return true;
-            }
-            match &*issuer.actor.lock() {
-                // The issuer was unloaded, so its memory is empty.
-                ActorLink::Gone => return true,
-                ActorLink::Parked => return false,
-                ActorLink::Idle | ActorLink::Live(_) => {}
-            }
-            tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
-        }
+        let change = |done| Command::Change { done };
+        // After a drain, no number leaves memory.
+        let obeyed = self.tell_until_answered(issuer, change, || self.is_drained());
+        // An issuer that was unloaded has no numbers.
+        obeyed.await.is_some()
+            || self.is_drained()
+            || matches!(&*issuer.actor.lock(), ActorLink::Gone)
     }
 
     /// Applies all changes of the news, unless their database is recovered meanwhile.
