@@ -7,6 +7,8 @@
 //! The clock may be set past a whole day, as in Samoa on 30 December 2011. That day has no length,
 //! and there is no such period.
 
+use std::time::Duration;
+
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use super::{
@@ -27,12 +29,19 @@ pub struct Calendar {
     zone: TimeZone,
 }
 
-/// One period, and its time: from `from_ms` up to, but without, `until_ms`. Times are in
-/// milliseconds of the Unix epoch.
+/// One period, and its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CalendarPeriod {
     /// The period as it is printed.
     pub period: Period,
+    /// When the period begins and ends.
+    pub span: PeriodSpan,
+}
+
+/// The time from `from_ms` up to, but without, `until_ms`. Times are in milliseconds of the Unix
+/// epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeriodSpan {
     /// The first millisecond of the period.
     pub from_ms: i64,
     /// The first millisecond after the period, in which the next period begins.
@@ -95,7 +104,7 @@ impl Calendar {
             ))
         })?;
         let named = self.starting(first);
-        if named.from_ms < named.until_ms {
+        if named.span.from_ms < named.span.until_ms {
             return Ok(named);
         }
         let zone = self.zone.iana_name().unwrap_or_default();
@@ -110,9 +119,7 @@ impl Calendar {
     /// ago, and a later one if it begins in less than `ahead`.
     #[must_use]
     pub fn admits(&self, asked: &CalendarPeriod, now_ms: i64, back: Span, ahead: Span) -> bool {
-        let ends_late_enough = asked.until_ms > now_ms.saturating_sub(back.as_millis());
-        let begins_early_enough = asked.from_ms < now_ms.saturating_add(ahead.as_millis());
-        (ends_late_enough && begins_early_enough) || asked.period == self.at(now_ms).period
+        asked.span.is_near(now_ms, back, ahead) || asked.period == self.at(now_ms).period
     }
 
     /// Returns the last period that ended `retain` ago or earlier. This period and all before it
@@ -120,7 +127,7 @@ impl Calendar {
     #[must_use]
     pub fn removable_through(&self, now_ms: i64, retain: Span) -> Option<Period> {
         let kept = self.at(now_ms.saturating_sub(retain.as_millis()));
-        let before = self.at(kept.from_ms.saturating_sub(1));
+        let before = self.at(kept.span.from_ms.saturating_sub(1));
         (before.period != kept.period).then_some(before.period)
     }
 
@@ -128,8 +135,10 @@ impl Calendar {
         let next = self.unit.after(first);
         CalendarPeriod {
             period: Period::from_stored(&self.unit.label(first)),
-            from_ms: self.begin_ms(first),
-            until_ms: next.map_or(END_MS, |next| self.begin_ms(next)),
+            span: PeriodSpan {
+                from_ms: self.begin_ms(first),
+                until_ms: next.map_or(END_MS, |next| self.begin_ms(next)),
+            },
         }
     }
 
@@ -138,11 +147,28 @@ impl Calendar {
     }
 }
 
-impl CalendarPeriod {
+impl PeriodSpan {
     /// Returns whether an instant lies in the period. The instant is in milliseconds of the Unix
     /// epoch.
     #[must_use]
     pub fn contains(&self, now_ms: i64) -> bool {
         (self.from_ms..self.until_ms).contains(&now_ms)
+    }
+
+    /// Returns whether the period ended less than `back` ago, or did not end, and begins in less
+    /// than `ahead`, or has begun.
+    #[must_use]
+    pub fn is_near(&self, now_ms: i64, back: Span, ahead: Span) -> bool {
+        self.until_ms > now_ms.saturating_sub(back.as_millis())
+            && self.from_ms < now_ms.saturating_add(ahead.as_millis())
+    }
+
+    /// Returns the seconds from now until the end of the period. If the period has not begun,
+    /// counts them from its beginning.
+    #[must_use]
+    pub fn seconds_left(&self, now_ms: i64) -> f64 {
+        let from_ms = now_ms.max(self.from_ms);
+        let left_ms = self.until_ms.saturating_sub(from_ms).max(0);
+        Duration::from_millis(left_ms.unsigned_abs()).as_secs_f64()
     }
 }

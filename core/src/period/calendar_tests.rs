@@ -63,7 +63,7 @@ fn shown(ms: i64) -> String {
 
 /// Checks the text of a period, its beginning and its end.
 fn is_spelled(period: &CalendarPeriod, expected: &str) {
-    let (from, until) = (shown(period.from_ms), shown(period.until_ms));
+    let (from, until) = (shown(period.span.from_ms), shown(period.span.until_ms));
     let spelled = format!("{} from {from} until {until}", period.period);
     assert_eq!(spelled, expected);
 }
@@ -89,19 +89,22 @@ fn reaches(zone: &TimeZone, ms: i64, local: DateTime) -> bool {
 /// Checks what must be true of the period of any instant, and of the periods around it.
 fn check_around(calendar: &Calendar, now_ms: i64) {
     let here = calendar.at(now_ms);
-    assert!(here.contains(now_ms), "{here:?} at {now_ms}");
-    assert_eq!(calendar.at(here.from_ms), here);
-    assert_eq!(calendar.at(here.until_ms - 1), here);
+    assert!(here.span.contains(now_ms), "{here:?} at {now_ms}");
+    assert_eq!(calendar.at(here.span.from_ms), here);
+    assert_eq!(calendar.at(here.span.until_ms - 1), here);
     assert_eq!(calendar.named(here.period.as_str()).unwrap(), here);
-    let next = calendar.at(here.until_ms);
-    assert_eq!(next.from_ms, here.until_ms, "{here:?} {next:?}");
+    let next = calendar.at(here.span.until_ms);
+    assert_eq!(next.span.from_ms, here.span.until_ms, "{here:?} {next:?}");
     assert!(next.period > here.period, "{here:?} {next:?}");
-    let before = calendar.at(here.from_ms - 1);
+    let before = calendar.at(here.span.from_ms - 1);
     if before == here {
         assert_eq!(here, calendar.at(i64::MIN), "the first one");
         return;
     }
-    assert_eq!(before.until_ms, here.from_ms, "{before:?} {here:?}");
+    assert_eq!(
+        before.span.until_ms, here.span.from_ms,
+        "{before:?} {here:?}"
+    );
     assert!(before.period < here.period, "{before:?} {here:?}");
 }
 
@@ -119,7 +122,7 @@ proptest! {
     ) {
         let cutover = format!("{:02}:{:02}", minute / 60, minute % 60);
         let calendar = Calendar::of(&defined(unit, &zone, &cutover, starts)).unwrap();
-        let now_ms = now_ms.max(calendar.at(i64::MIN).from_ms);
+        let now_ms = now_ms.max(calendar.at(i64::MIN).span.from_ms);
         check_around(&calendar, now_ms);
         // It also holds at the next change of the clock, a likely place for mistakes.
         let zone = TimeZoneDatabase::bundled().get(&zone).unwrap();
@@ -132,7 +135,7 @@ proptest! {
         }
         // The texts of periods sort as time goes.
         let (here, later) = (calendar.at(now_ms), calendar.at(now_ms + jump_ms));
-        prop_assert_eq!(here.period.cmp(&later.period), here.from_ms.cmp(&later.from_ms));
+        prop_assert_eq!(here.period.cmp(&later.period), here.span.from_ms.cmp(&later.span.from_ms));
     }
 
     #[test]
@@ -145,7 +148,7 @@ proptest! {
         let cutover = format!("{hour:02}:{:02}", half * 30);
         let calendar = calendar(PeriodKind::Day, &zone, &cutover);
         let zone = TimeZoneDatabase::bundled().get(&zone).unwrap();
-        let now_ms = now_ms.max(calendar.at(i64::MIN).from_ms);
+        let now_ms = now_ms.max(calendar.at(i64::MIN).span.from_ms);
         let now = Timestamp::from_millisecond(now_ms).unwrap();
         let changes = zone.following(now).take(2).map(|change| change.timestamp());
         let changes = changes.flat_map(|change| {
@@ -161,7 +164,7 @@ proptest! {
             );
             let is_calendar_day = hour == 0 && half == 0;
             let from = if is_calendar_day { local } else { local.yesterday().unwrap() };
-            prop_assert!(reaches(&zone, day.from_ms, from), "{:?} from {}", day, from);
+            prop_assert!(reaches(&zone, day.span.from_ms, from), "{:?} from {}", day, from);
         }
     }
 
@@ -176,7 +179,7 @@ proptest! {
         for cutover in ["00:00", "22:00"] {
             let calendar = calendar(unit, &zone, cutover);
             let here = calendar.at(now_ms);
-            prop_assert!(here.from_ms < here.until_ms);
+            prop_assert!(here.span.from_ms < here.span.until_ms);
             prop_assert_eq!(calendar.named(here.period.as_str()), Ok(here.clone()));
             let span = Span::from_seconds(seconds);
             prop_assert!(calendar.admits(&here, now_ms, span, span));
@@ -184,7 +187,7 @@ proptest! {
             prop_assert!(removable.is_none_or(|last| last < here.period));
             if let Ok(named) = calendar.named(&label) {
                 prop_assert_eq!(named.period.as_str(), &label);
-                prop_assert_eq!(calendar.at(named.from_ms), named);
+                prop_assert_eq!(calendar.at(named.span.from_ms), named);
             }
         }
     }
@@ -228,7 +231,7 @@ fn a_banks_day_is_the_one_that_ends_at_the_cut_over() {
     ] {
         let period = calendar(unit, "Europe/Berlin", "22:00").at(evening);
         assert_eq!(period.period.as_str(), label);
-        assert_eq!(shown(period.from_ms), from);
+        assert_eq!(shown(period.span.from_ms), from);
     }
 }
 
@@ -243,7 +246,7 @@ fn zones_off_by_half_hours_are_cut_at_their_own_midnight() {
     );
     let midnight = calendar(PeriodKind::Day, "Australia/Lord_Howe", "00:00");
     let changed = midnight.named("20261004").unwrap();
-    assert_eq!(changed.until_ms - changed.from_ms, 84_600_000);
+    assert_eq!(changed.span.until_ms - changed.span.from_ms, 84_600_000);
 }
 
 #[test]
@@ -262,7 +265,7 @@ fn a_day_without_midnight_begins_after_the_gap() {
 fn a_day_that_the_clock_was_set_past_is_no_period() {
     let apia = calendar(PeriodKind::Day, "Pacific/Apia", "00:00");
     let before = apia.named("20111229").unwrap();
-    let after = apia.at(before.until_ms);
+    let after = apia.at(before.span.until_ms);
     is_spelled(
         &after,
         "20111231 from 2011-12-30T10:00:00Z until 2011-12-31T10:00:00Z",
@@ -275,7 +278,7 @@ fn a_day_that_the_clock_was_set_past_is_no_period() {
     // The week and the year of the missing day are a day shorter.
     let week = calendar(PeriodKind::Week, "Pacific/Apia", "00:00");
     let short = week.named("2011W52").unwrap();
-    assert_eq!(short.until_ms - short.from_ms, 6 * 86_400_000);
+    assert_eq!(short.span.until_ms - short.span.from_ms, 6 * 86_400_000);
 }
 
 #[test]
@@ -334,9 +337,9 @@ fn the_ends_of_time_have_a_period_too() {
     for calendar in [apia, berlin] {
         assert_eq!(calendar.at(i64::MIN).period.as_str(), "19700101");
         let last = calendar.at(i64::MAX);
-        assert_eq!(last.until_ms, END_MS);
+        assert_eq!(last.span.until_ms, END_MS);
         assert!(last.period.as_str() >= "99991230", "{last:?}");
-        assert_eq!(calendar.at(last.until_ms), last);
+        assert_eq!(calendar.at(last.span.until_ms), last);
     }
     let definition = defined(PeriodKind::Year, "UTC", "00:00", "04-06");
     let calendar = Calendar::of(&definition).unwrap();
@@ -368,8 +371,8 @@ fn a_caller_may_name_what_ended_lately_or_begins_soon() {
     // It is also true in the first millisecond of the period.
     let today = calendar.named("20261120").unwrap();
     let none = Span::from_seconds(0);
-    assert!(calendar.admits(&today, today.from_ms, none, none));
-    assert!(!calendar.admits(&today, today.until_ms, none, none));
+    assert!(calendar.admits(&today, today.span.from_ms, none, none));
+    assert!(!calendar.admits(&today, today.span.until_ms, none, none));
 }
 
 #[test]

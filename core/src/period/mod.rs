@@ -13,7 +13,7 @@ mod unit;
 mod year_start;
 mod zone;
 
-pub use calendar::{Calendar, CalendarPeriod};
+pub use calendar::{Calendar, CalendarPeriod, PeriodSpan};
 pub(crate) use cutover::Cutover;
 pub use kind::PeriodKind;
 pub(crate) use unit::CalendarUnit;

@@ -26,7 +26,7 @@ use crate::{
     Drained, Readiness, SequenceSettings,
     actor::command::{Command, Outcome, ReplySender},
     actor::queue::{Waiter, Wants},
-    directory::period_directory::PeriodDirectory,
+    directory::period_rule::PeriodRule,
     directory::shared::{BETWEEN_TWO_ACTORS, Shared},
     directory::warm_up,
     error::SequenceError,
@@ -130,52 +130,45 @@ impl Directory {
         self.shared.metrics.cold_calls.increment(1);
         let until = Instant::now() + self.shared.settings.refill_deadline;
         loop {
-            let issuer = match self.issuer(name, period, until).await {
-                Ok(issuer) => issuer,
+            let attempt = async {
+                let issuer = self.issuer(name, period, until).await?;
+                // Check this after the issuer is in the map. Then either the drain finds the issuer
+                // there, or this check finds that the drain has begun.
+                if self.shared.is_drained() {
+                    return Err(SequenceError::Draining);
+                }
+                let (answer, receiver) = ReplySender::channel();
+                let waiter = Waiter::new(count, wants, answer);
+                self.shared.tell(&issuer, Command::Take(waiter));
+                let mut waiting = PendingAnswer {
+                    receiver,
+                    metrics: &self.shared.metrics,
+                };
+                let left = until.saturating_duration_since(Instant::now());
+                let outcome = match timeout(left, &mut waiting.receiver).await {
+                    // Without an answer, the actor died, or the name is being unloaded.
+                    Ok(answer) => answer.unwrap_or(Err(SequenceError::Elsewhere)),
+                    Err(_) => Err(SequenceError::RefillTimeout),
+                };
+                if outcome.is_err() && faults::is(Fault::RefusedBurns) {
+                    let _burnt = issuer.cursor().map(|cursor| cursor.take_batch(1, false));
+                }
+                outcome.map(|ranges| Issued {
+                    key: issuer.key.clone(),
+                    ranges,
+                    printer: issuer.shared_printer(),
+                })
+            };
+            match attempt.await {
+                // The issuer leaves memory, as soon as no work of it is under way.
                 Err(SequenceError::Elsewhere) if self.shared.is_drained() => {
                     return Err(SequenceError::Draining);
                 }
-                Err(SequenceError::Elsewhere) if Instant::now() < until => {
-                    tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
-                    continue;
+                Err(SequenceError::Elsewhere) if Instant::now() >= until => {
+                    return Err(SequenceError::RefillTimeout);
                 }
-                Err(SequenceError::Elsewhere) => return Err(SequenceError::RefillTimeout),
-                Err(error) => return Err(error),
-            };
-            // Check this after the issuer is in the map. Then either the drain finds the issuer
-            // there, or this check finds that the drain has begun.
-            if self.shared.is_drained() {
-                return Err(SequenceError::Draining);
-            }
-            let (answer, receiver) = ReplySender::channel();
-            let waiter = Waiter::new(count, wants, answer);
-            self.shared.tell(&issuer, Command::Take(waiter));
-            let mut waiting = PendingAnswer {
-                receiver,
-                metrics: &self.shared.metrics,
-            };
-            let left = until.saturating_duration_since(Instant::now());
-            match timeout(left, &mut waiting.receiver).await {
-                // The issuer leaves memory, as soon as no work of it is under way.
-                Ok(Ok(Err(SequenceError::Elsewhere))) if Instant::now() < until => {
-                    tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
-                }
-                Ok(Ok(Err(SequenceError::Elsewhere))) => return Err(SequenceError::RefillTimeout),
-                Ok(Ok(outcome)) => {
-                    if outcome.is_err() && faults::is(Fault::RefusedBurns) {
-                        let _burnt = issuer.cursor().map(|cursor| cursor.take_batch(1, false));
-                    }
-                    return outcome.map(|ranges| Issued {
-                        key: issuer.key.clone(),
-                        ranges,
-                        printer: issuer.shared_printer(),
-                    });
-                }
-                Ok(Err(_actor_gone)) if Instant::now() < until => {
-                    // The actor died, or the name is being unloaded.
-                    tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
-                }
-                Ok(Err(_)) | Err(_) => return Err(SequenceError::RefillTimeout),
+                Err(SequenceError::Elsewhere) => tokio::time::sleep(BETWEEN_TWO_ACTORS).await,
+                outcome => return outcome,
             }
         }
     }
@@ -399,14 +392,15 @@ impl Directory {
 pub(crate) fn asked_for(
     name: &SequenceName,
     period: Option<&Period>,
-    definition: &Arc<Definition>,
+    definition: &Definition,
 ) -> Result<CounterKey, SequenceError> {
-    let periods = PeriodDirectory::of(definition);
-    let period = match (period, periods) {
-        (None, None) => Period::none(),
-        (None, Some(periods)) => periods.now(clock::now_ms()).unwrap_or_else(Period::none),
-        (Some(period), Some(periods)) => {
-            periods.check(period)?;
+    let period = match (period, PeriodRule::of(definition)) {
+        (None, rule) => {
+            let present = rule.and_then(|rule| rule.at(clock::now_ms()));
+            present.map_or_else(Period::none, |present| present.period)
+        }
+        (Some(period), Some(rule)) => {
+            rule.check(period)?;
             period.clone()
         }
         (Some(_), None) => return Err(SequenceError::NoPeriods { name: name.clone() }),

@@ -7,19 +7,20 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use odometer_core::{
-    definition::Definition,
-    period::{Calendar, CalendarPeriod, Period, PeriodKind},
-};
+use odometer_core::{definition::Definition, period::Period};
 use parking_lot::Mutex;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 
-use crate::{error::SequenceError, issuer::memory::Issuer};
+use crate::{
+    directory::period_rule::{Chosen, PeriodRule},
+    error::SequenceError,
+    issuer::memory::Issuer,
+};
 
 /// Multiplies the bound on periods in memory: this many times as many permits exist. An issuer that
 /// leaves keeps its permit until its numbers are given back.
@@ -32,28 +33,21 @@ pub(crate) const BETWEEN_TWO_LOOKS: Duration = Duration::from_millis(5);
 
 /// The way to the issuers of the periods of one sequence.
 pub(crate) struct PeriodDirectory {
-    rule: PeriodRule,
+    pub(crate) rule: PeriodRule,
     definition: ArcSwap<Definition>,
     /// The issuer of the present period, as of the last call; only with a calendar.
     current: ArcSwapOption<Issuer>,
     period_issuers: Mutex<PeriodIssuers>,
+    /// About how many issuers stay in memory.
+    limit: usize,
     /// Permits for issuers in memory. Callers that wait get one in their order.
-    places: OnceLock<Arc<Semaphore>>,
-    /// Lets one of the waiting callers search for issuers that should leave.
-    looker: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
+    /// Held by the one of the waiting callers that searches for issuers that should leave.
+    pub(crate) looker: AsyncMutex<()>,
 }
 
 /// A permit for one issuer in memory.
 pub(crate) type PeriodPermit = OwnedSemaphorePermit;
-
-/// The permit of the one caller that searches on behalf of all waiting callers.
-pub(crate) type Looker = OwnedSemaphorePermit;
-
-/// Decides which periods a caller may name.
-enum PeriodRule {
-    Calendar(Box<Calendar>),
-    Keyed,
-}
 
 #[derive(Default)]
 struct PeriodIssuers {
@@ -75,30 +69,7 @@ struct PeriodIssuer {
     /// What `n_admitted` was when a search last found the issuer used, or when the issuer came in.
     /// The lower, the longer ago.
     used: u64,
-    _place: PeriodPermit,
-}
-
-/// A period that a caller may count in.
-#[derive(Clone, Debug)]
-pub(crate) struct Chosen {
-    pub(crate) period: Period,
-    /// When the period begins and ends; `None` for a caller's key.
-    pub(crate) span: Option<PeriodSpan>,
-}
-
-/// The time from one Unix millisecond up to another one, which is excluded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PeriodSpan {
-    pub(crate) from_ms: i64,
-    pub(crate) until_ms: i64,
-}
-
-/// The answer to an issuer that is to come into memory.
-pub(crate) enum Admission {
-    /// The issuer is in memory, and these other issuers should leave.
-    In(Arc<Issuer>, Vec<Arc<Issuer>>),
-    /// The issuer under the name is leaving memory: look the name up again.
-    Closed,
+    _permit: PeriodPermit,
 }
 
 impl PeriodIssuers {
@@ -140,51 +111,19 @@ impl PeriodIssuers {
     }
 }
 
-impl PeriodSpan {
-    pub(crate) fn contains(self, now_ms: i64) -> bool {
-        (self.from_ms..self.until_ms).contains(&now_ms)
-    }
-
-    /// Returns the seconds from now until the end of the span. If the span has not begun, counts
-    /// them from its beginning.
-    pub(crate) fn seconds_left(self, now_ms: i64) -> f64 {
-        let left_ms = self
-            .until_ms
-            .saturating_sub(now_ms.max(self.from_ms))
-            .max(0);
-        std::time::Duration::from_millis(left_ms.unsigned_abs()).as_secs_f64()
-    }
-}
-
-impl From<CalendarPeriod> for Chosen {
-    fn from(of: CalendarPeriod) -> Self {
-        Self {
-            period: of.period,
-            span: Some(PeriodSpan {
-                from_ms: of.from_ms,
-                until_ms: of.until_ms,
-            }),
-        }
-    }
-}
-
 impl PeriodDirectory {
-    /// Creates the directory for a definition; `None` if the sequence counts without periods.
-    pub(crate) fn of(definition: &Arc<Definition>) -> Option<Self> {
-        let rule = match definition.period {
-            PeriodKind::None => return None,
-            PeriodKind::Keyed => PeriodRule::Keyed,
-            PeriodKind::Day | PeriodKind::Week | PeriodKind::Month | PeriodKind::Year => {
-                PeriodRule::Calendar(Box::new(Calendar::of(definition)?))
-            }
-        };
+    /// Creates the directory for a definition; `None` if the sequence counts without periods. About
+    /// `limit` periods may be in memory.
+    pub(crate) fn of(definition: &Arc<Definition>, limit: usize) -> Option<Self> {
+        let n_permits = limit.saturating_mul(SLACK).min(Semaphore::MAX_PERMITS);
         Some(Self {
-            rule,
+            rule: PeriodRule::of(definition)?,
             definition: ArcSwap::from(Arc::clone(definition)),
             current: ArcSwapOption::empty(),
             period_issuers: Mutex::default(),
-            places: OnceLock::new(),
-            looker: Arc::new(Semaphore::new(1)),
+            limit,
+            permits: Arc::new(Semaphore::new(n_permits)),
+            looker: AsyncMutex::default(),
         })
     }
 
@@ -204,53 +143,7 @@ impl PeriodDirectory {
         asked: Option<&Period>,
         now_ms: i64,
     ) -> Result<Chosen, SequenceError> {
-        match (&self.rule, asked) {
-            (PeriodRule::Keyed, None) => Err(SequenceError::PeriodNeeded),
-            (PeriodRule::Keyed, Some(key)) => Ok(Chosen {
-                period: key.clone(),
-                span: None,
-            }),
-            (PeriodRule::Calendar(calendar), None) => Ok(calendar.at(now_ms).into()),
-            (PeriodRule::Calendar(calendar), Some(label)) => {
-                let named = calendar.named(label.as_str())?;
-                let definition = self.definition.load();
-                let (back, ahead) = (definition.period_back, definition.period_ahead);
-                if calendar.admits(&named, now_ms, back, ahead) {
-                    return Ok(named.into());
-                }
-                Err(SequenceError::PeriodOutOfBounds {
-                    period: named.period,
-                    current: calendar.at(now_ms).period,
-                    back,
-                    ahead,
-                })
-            }
-        }
-    }
-
-    /// Returns the present period; `None` if callers name keys.
-    pub(crate) fn now(&self, now_ms: i64) -> Option<Period> {
-        match &self.rule {
-            PeriodRule::Calendar(calendar) => Some(calendar.at(now_ms).period),
-            PeriodRule::Keyed => None,
-        }
-    }
-
-    /// Refuses a name that no period of the sequence has, past or future.
-    pub(crate) fn check(&self, period: &Period) -> Result<(), SequenceError> {
-        if let PeriodRule::Calendar(calendar) = &self.rule {
-            calendar.named(period.as_str())?;
-        }
-        Ok(())
-    }
-
-    /// Returns the period that begins when another one ends at `until_ms`; `None` if callers name
-    /// keys.
-    pub(crate) fn next(&self, until_ms: i64) -> Option<Chosen> {
-        match &self.rule {
-            PeriodRule::Calendar(calendar) => Some(calendar.at(until_ms).into()),
-            PeriodRule::Keyed => None,
-        }
+        self.rule.choose(&self.definition.load(), asked, now_ms)
     }
 
     /// Returns the issuer of the present period, if it is in memory. After a cut-over, this is
@@ -261,10 +154,7 @@ impl PeriodDirectory {
         if let Some(issuer) = self.current.load_full().filter(is_present) {
             return Some(issuer);
         }
-        let PeriodRule::Calendar(calendar) = &self.rule else {
-            return None;
-        };
-        let period = calendar.at(now_ms).period;
+        let period = self.rule.at(now_ms)?.period;
         // Store the issuer under the lock. Otherwise an issuer that leaves meanwhile could stay in
         // `current` and hide the issuers that come after it.
         let period_issuers = self.period_issuers.lock();
@@ -279,9 +169,7 @@ impl PeriodDirectory {
         let issuer = self.member(period)?;
         let may_be = issuer.span.is_none_or(|span| {
             let definition = self.definition.load();
-            let (back, ahead) = (definition.period_back, definition.period_ahead);
-            span.until_ms > now_ms.saturating_sub(back.as_millis())
-                && span.from_ms < now_ms.saturating_add(ahead.as_millis())
+            span.is_near(now_ms, definition.period_back, definition.period_ahead)
         });
         may_be.then_some(issuer)
     }
@@ -299,49 +187,32 @@ impl PeriodDirectory {
             .collect()
     }
 
-    fn places(&self, limit: usize) -> Arc<Semaphore> {
-        let places = self.places.get_or_init(|| {
-            let n_places = limit.saturating_mul(SLACK).min(Semaphore::MAX_PERMITS);
-            Arc::new(Semaphore::new(n_places))
-        });
-        Arc::clone(places)
-    }
-
     /// Acquires a permit, if one is free and no caller waits for one.
-    pub(crate) fn try_permit(&self, limit: usize) -> Option<PeriodPermit> {
-        self.places(limit).try_acquire_owned().ok()
+    pub(crate) fn try_permit(&self) -> Option<PeriodPermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
-    /// Waits for a permit, behind all callers that have waited longer.
-    ///
-    /// # Errors
-    /// The directory is closed.
-    pub(crate) async fn next_permit(&self, limit: usize) -> Result<PeriodPermit, AcquireError> {
-        self.places(limit).acquire_owned().await
-    }
-
-    /// Waits until no other caller searches for issuers that should leave.
-    ///
-    /// # Errors
-    /// Never: the semaphore is never closed.
-    pub(crate) async fn next_looker(&self) -> Result<Looker, AcquireError> {
-        Arc::clone(&self.looker).acquire_owned().await
+    /// Waits for a permit, behind all callers that have waited longer. Returns `None` if the
+    /// directory is closed.
+    pub(crate) async fn next_permit(&self) -> Option<PeriodPermit> {
+        Arc::clone(&self.permits).acquire_owned().await.ok()
     }
 
     /// Lets an issuer in, if its period has none. If there are more issuers than `limit`, also
-    /// returns issuers that should leave.
+    /// returns issuers that should leave. Returns `None` if the issuer under the name is leaving
+    /// memory: look the name up again.
     pub(crate) fn admit(
         &self,
         period: &Period,
-        (limit, place): (usize, PeriodPermit),
+        permit: PeriodPermit,
         fresh: impl FnOnce() -> Arc<Issuer>,
-    ) -> Admission {
+    ) -> Option<(Arc<Issuer>, Vec<Arc<Issuer>>)> {
         let mut period_issuers = self.period_issuers.lock();
         if period_issuers.is_closed {
-            return Admission::Closed;
+            return None;
         }
         if let Some(issuer) = period_issuers.issuer(period.as_str()) {
-            return Admission::In(issuer, Vec::new());
+            return Some((issuer, Vec::new()));
         }
         let fresh = fresh();
         period_issuers.n_admitted = period_issuers.n_admitted.saturating_add(1);
@@ -349,26 +220,26 @@ impl PeriodDirectory {
             issuer: Arc::clone(&fresh),
             n_issued: 0,
             used: period_issuers.n_admitted,
-            _place: place,
+            _permit: permit,
         };
         period_issuers.by_period.insert(period.clone(), member);
-        let leaving = if period_issuers.is_look_due(limit) {
-            period_issuers.look(limit)
+        let leaving = if period_issuers.is_look_due(self.limit) {
+            period_issuers.look(self.limit)
         } else {
             Vec::new()
         };
-        Admission::In(fresh, leaving)
+        Some((fresh, leaving))
     }
 
     /// Returns the issuers that should leave, for a caller that waits for a permit. Returns none if
     /// another search has just been made.
-    pub(crate) fn look_again(&self, limit: usize) -> Vec<Arc<Issuer>> {
+    pub(crate) fn look_again(&self) -> Vec<Arc<Issuer>> {
         let mut period_issuers = self.period_issuers.lock();
         let has_looked = |at: Instant| at.elapsed() < BETWEEN_TWO_LOOKS;
         if period_issuers.looked_at.is_some_and(has_looked) {
             return Vec::new();
         }
-        period_issuers.look(limit)
+        period_issuers.look(self.limit)
     }
 
     /// Lets an issuer out, if it is in.
@@ -386,9 +257,9 @@ impl PeriodDirectory {
     }
 
     /// Closes the directory for new issuers. Callers that wait for a permit wait no longer.
-    pub(crate) fn close(&self, limit: usize) {
+    pub(crate) fn close(&self) {
         self.period_issuers.lock().is_closed = true;
-        self.places(limit).close();
+        self.permits.close();
     }
 
     /// Closes the directory for new issuers, if none is in. Returns whether it is closed.
@@ -402,18 +273,21 @@ impl PeriodDirectory {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail loudly")]
 mod tests {
-    use odometer_core::{name::SequenceName, period::CounterKey};
+    use odometer_core::{
+        name::SequenceName,
+        period::{CounterKey, PeriodKind},
+    };
 
     use crate::directory::period_directory::*;
 
     const LIMIT: usize = 16;
 
     fn keyed() -> PeriodDirectory {
-        PeriodDirectory::of(&Arc::new(Definition {
+        let definition = Definition {
             period: PeriodKind::Keyed,
             ..Definition::default()
-        }))
-        .unwrap()
+        };
+        PeriodDirectory::of(&Arc::new(definition), LIMIT).unwrap()
     }
 
     /// Lets a key in, and returns the keys that should leave.
@@ -423,12 +297,10 @@ mod tests {
             sequence: SequenceName::parse("many").unwrap(),
             period: period.clone(),
         };
-        let place = periods.try_permit(LIMIT).unwrap();
+        let permit = periods.try_permit().unwrap();
         let fresh = || Arc::new(Issuer::for_tests(key));
-        match periods.admit(&period, (LIMIT, place), fresh) {
-            Admission::In(_, leaving) => names(&leaving),
-            Admission::Closed => panic!("nobody closed it"),
-        }
+        let (_in, leaving) = periods.admit(&period, permit, fresh).unwrap();
+        names(&leaving)
     }
 
     fn names(issuers: &[Arc<Issuer>]) -> Vec<String> {
@@ -456,15 +328,15 @@ mod tests {
     #[tokio::test]
     async fn one_of_those_who_wait_looks_and_hands_that_on() {
         let periods = keyed();
-        let looker = periods.next_looker().await.unwrap();
-        let mut next = std::pin::pin!(periods.next_looker());
+        let looker = periods.looker.lock().await;
+        let mut next = std::pin::pin!(periods.looker.lock());
         tokio::select! {
             biased;
             _ = &mut next => panic!("two look at once"),
             () = std::future::ready(()) => {}
         }
         drop(looker);
-        drop(next.await.unwrap());
+        drop(next.await);
     }
 
     #[test]
@@ -473,9 +345,9 @@ mod tests {
         for key in 0..SLACK * LIMIT {
             admit(&periods, key);
         }
-        assert!(periods.try_permit(LIMIT).is_none());
+        assert!(periods.try_permit().is_none());
         let first = periods.member("key-000").unwrap();
         periods.dismiss(&first);
-        assert!(periods.try_permit(LIMIT).is_some());
+        assert!(periods.try_permit().is_some());
     }
 }

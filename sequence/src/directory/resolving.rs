@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use tracing::Instrument as _;
 
 use crate::{
-    directory::period_directory::PeriodDirectory, directory::shared::Shared, error::SequenceError,
+    directory::period_rule::PeriodRule, directory::shared::Shared, error::SequenceError,
     issuer::memory::Issuer,
 };
 
@@ -181,7 +181,8 @@ impl Shared {
         if let Some(template) = template.filter(|template| **template == *found.known.definition) {
             found.known.definition = template;
         }
-        let issuer = Issuer::of_name(name.clone(), found).ok_or(SequenceError::Internal)?;
+        let issuer = Issuer::of_name(name.clone(), found, self.settings.live_periods);
+        let issuer = issuer.ok_or(SequenceError::Internal)?;
         // Names come into memory under the lock of the questions only.
         self.n_live.fetch_add(1, Ordering::Relaxed);
         Ok(self.names.admit(issuer))
@@ -249,11 +250,13 @@ async fn or_internal<T>(
 /// Refuses a period that a sequence does not have, or in which callers cannot count now.
 fn check_period(
     name: &SequenceName,
-    definition: &Arc<Definition>,
+    definition: &Definition,
     period: Option<&Period>,
 ) -> Result<(), SequenceError> {
-    match (PeriodDirectory::of(definition), period) {
-        (Some(periods), _) => periods.choose(period, clock::now_ms()).map(|_chosen| ()),
+    match (PeriodRule::of(definition), period) {
+        (Some(rule), _) => rule
+            .choose(definition, period, clock::now_ms())
+            .map(|_chosen| ()),
         (None, Some(_)) => Err(SequenceError::NoPeriods { name: name.clone() }),
         (None, None) => Ok(()),
     }

@@ -21,9 +21,8 @@ use crate::{
     actor::command::Command,
     actor::slow_refills::SlowRefills,
     directory::names::Names,
-    directory::period_directory::{
-        Admission, BETWEEN_TWO_LOOKS, Chosen, PeriodDirectory, PeriodPermit,
-    },
+    directory::period_directory::{BETWEEN_TWO_LOOKS, PeriodDirectory, PeriodPermit},
+    directory::period_rule::Chosen,
     directory::rate_limit::RateLimit,
     directory::resolving::Questions,
     error::SequenceError,
@@ -135,9 +134,8 @@ impl Shared {
         if let Some(issuer) = periods.member(chosen.period.as_str()) {
             return Ok(issuer);
         }
-        let place = periods.try_permit(self.settings.live_periods);
-        let place = place.ok_or_else(too_many_periods)?;
-        self.admit_period_issuer(head, periods, chosen, place)
+        let permit = periods.try_permit().ok_or_else(too_many_periods)?;
+        self.admit_period_issuer(head, periods, chosen, permit)
     }
 
     /// Returns the issuer of a period. Unlike [`Shared::member`], waits for a permit while other
@@ -154,15 +152,14 @@ impl Shared {
         if let Some(issuer) = periods.member(chosen.period.as_str()) {
             return Ok(issuer);
         }
-        let limit = self.settings.live_periods;
-        if let Some(place) = periods.try_permit(limit) {
-            return self.admit_period_issuer(head, periods, chosen, place);
+        if let Some(permit) = periods.try_permit() {
+            return self.admit_period_issuer(head, periods, chosen, permit);
         }
-        let mut place = pin!(periods.next_permit(limit));
-        let (mut next_looker, mut looker) = (pin!(periods.next_looker()), None);
+        let mut permit = pin!(periods.next_permit());
+        let (mut next_looker, mut looker) = (pin!(periods.looker.lock()), None);
         loop {
             let pause = if looker.is_some() {
-                self.send_away(periods.look_again(limit));
+                self.send_away(periods.look_again());
                 BETWEEN_TWO_LOOKS
             } else {
                 BETWEEN_TWO_CHECKS.mul_f64(rand::random_range(0.5..1.0))
@@ -170,9 +167,9 @@ impl Shared {
             let check = until.min(Instant::now() + pause);
             tokio::select! {
                 biased;
-                place = &mut place => {
-                    let place = place.map_err(|_closed| SequenceError::Elsewhere)?;
-                    return self.admit_period_issuer(head, periods, chosen, place);
+                permit = &mut permit => {
+                    let permit = permit.ok_or(SequenceError::Elsewhere)?;
+                    return self.admit_period_issuer(head, periods, chosen, permit);
                 }
                 next = &mut next_looker, if looker.is_none() => looker = Some(next),
                 () = sleep_until(check.into()) => {}
@@ -197,7 +194,7 @@ impl Shared {
         head: &Arc<Issuer>,
         periods: &PeriodDirectory,
         chosen: Chosen,
-        place: PeriodPermit,
+        permit: PeriodPermit,
     ) -> Result<Arc<Issuer>, SequenceError> {
         if self.n_live.load(Ordering::Relaxed) >= self.settings.live_sequences {
             return Err(SequenceError::Overloaded {
@@ -209,24 +206,14 @@ impl Shared {
             period: chosen.period.clone(),
         };
         let like = periods.present(clock::now_ms());
-        let limit = self.settings.live_periods;
-        let admitted = periods.admit(&chosen.period, (limit, place), || {
+        let (span, definition) = (chosen.span, periods.definition());
+        let admitted = periods.admit(&chosen.period, permit, || {
             self.n_live.fetch_add(1, Ordering::Relaxed);
-            let definition = periods.definition();
-            Arc::new(Issuer::of_period(
-                key,
-                chosen.span,
-                definition,
-                like.as_deref(),
-            ))
+            Arc::new(Issuer::of_period(key, span, definition, like.as_deref()))
         });
-        match admitted {
-            Admission::In(issuer, leaving) => {
-                self.send_away(leaving);
-                Ok(issuer)
-            }
-            Admission::Closed => Err(SequenceError::Elsewhere),
-        }
+        let (issuer, leaving) = admitted.ok_or(SequenceError::Elsewhere)?;
+        self.send_away(leaving);
+        Ok(issuer)
     }
 
     /// Sends issuers out of memory. An issuer stays if callers wait for it.
@@ -342,7 +329,7 @@ impl Shared {
         let Some(periods) = head.periods() else {
             return;
         };
-        periods.close(self.settings.live_periods);
+        periods.close();
         *head.actor.lock() = ActorLink::Gone;
         let period_issuers = periods.period_issuers();
         for issuer in &period_issuers {

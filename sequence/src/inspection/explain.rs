@@ -20,8 +20,8 @@ use odometer_store::{
 };
 
 use crate::{
-    directory::calls::Directory, directory::period_directory::PeriodDirectory,
-    error::SequenceError, inspection::explain_snowflake::SnowflakeParts, issuer::memory::Issuer,
+    directory::calls::Directory, directory::period_rule::PeriodRule, error::SequenceError,
+    inspection::explain_snowflake::SnowflakeParts, issuer::memory::Issuer,
 };
 
 /// What is known of one number.
@@ -227,8 +227,7 @@ impl Directory {
 
 fn read_by(definition: &Arc<Definition>, id: &str) -> Result<(Period, i64), InvalidId> {
     let (period, value) = definition.read(id)?;
-    let is_one =
-        PeriodDirectory::of(definition).is_none_or(|periods| periods.check(&period).is_ok());
+    let is_one = PeriodRule::of(definition).is_none_or(|rule| rule.check(&period).is_ok());
     if is_one {
         return Ok((period, value));
     }

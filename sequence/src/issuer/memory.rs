@@ -20,7 +20,7 @@ use odometer_core::{
     definition::{Definition, Kind, Order},
     format::{Format, Printer},
     name::SequenceName,
-    period::{CounterKey, PeriodKind},
+    period::{CounterKey, PeriodKind, PeriodSpan},
     sizing::{self, Demand, Rates},
 };
 use odometer_process::{
@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 
 use crate::{
     actor::command::Command,
-    directory::period_directory::{PeriodDirectory, PeriodSpan},
+    directory::period_directory::PeriodDirectory,
     issuer::snowflake_issuer::SnowflakeIssuer,
     issuer::state::{IssuerState, Sampled},
     issuer::terms::Terms,
@@ -102,12 +102,13 @@ impl IssuerKind {
     }
 
     /// Makes what a name leads to. Returns `None` if the calendar of its periods cannot be used.
-    fn of_name(definition: &Arc<Definition>) -> Option<Self> {
+    fn of_name(definition: &Arc<Definition>, live_periods: usize) -> Option<Self> {
         let has_periods = definition.period != PeriodKind::None;
         if !has_periods || faults::is(Fault::RefusalBelieved) {
             return Some(Self::of_counter(definition));
         }
-        PeriodDirectory::of(definition).map(|periods| Self::Periods(Box::new(periods)))
+        let periods = PeriodDirectory::of(definition, live_periods)?;
+        Some(Self::Periods(Box::new(periods)))
     }
 }
 
@@ -126,10 +127,14 @@ pub(crate) enum ActorLink {
 
 impl Issuer {
     /// Makes the issuer of a name from what the store has of it. Returns `None` if the calendar of
-    /// its periods cannot be used.
-    pub(crate) fn of_name(name: SequenceName, found: ReadCounter) -> Option<Self> {
+    /// its periods cannot be used. About `live_periods` of them may be in memory.
+    pub(crate) fn of_name(
+        name: SequenceName,
+        found: ReadCounter,
+        live_periods: usize,
+    ) -> Option<Self> {
         let definition = Arc::clone(&found.known.definition);
-        let kind = IssuerKind::of_name(&definition)?;
+        let kind = IssuerKind::of_name(&definition, live_periods)?;
         let issuer = Self::new(CounterKey::whole(name), None, kind, definition);
         issuer.memory.lock().note_read(found.known, found.rate);
         Some(issuer)

@@ -23,7 +23,7 @@ use tracing::Instrument as _;
 
 use crate::{
     directory::calls::{Directory, asked_for},
-    directory::period_directory::PeriodDirectory,
+    directory::period_rule::PeriodRule,
     error::SequenceError,
     inspection::description::{Condition, Defined, LifecycleOutcome, Rehearsed},
     lifecycle::audit::{self, Author},
@@ -146,9 +146,9 @@ impl Directory {
             let whole = CounterKey::whole(name.clone());
             let found = self.shared.store.look_up(&whole).await;
             let (listed, _seen) = found.map_err(|error| SequenceError::from_store(name, error))?;
-            let periods = PeriodDirectory::of(&listed.definition);
-            let periods = periods.ok_or_else(|| SequenceError::NoPeriods { name: name.clone() })?;
-            periods.choose(Some(period), clock::now_ms())?;
+            let rule = PeriodRule::of(&listed.definition);
+            let rule = rule.ok_or_else(|| SequenceError::NoPeriods { name: name.clone() })?;
+            rule.choose(&listed.definition, Some(period), clock::now_ms())?;
         }
         let act = Act::Advance {
             period: period.cloned().unwrap_or_default(),

@@ -175,7 +175,7 @@ impl Shared {
         if !is_used || !is_due || is_retired || faults::is(Fault::NoPrefetch) {
             return;
         }
-        let Some(next) = periods.next(span.until_ms) else {
+        let Some(next) = periods.rule.at(span.until_ms) else {
             return;
         };
         // If memory is full, the block is reserved when a caller asks for it.

@@ -86,7 +86,7 @@ impl CreationBaseline {
         let used_until = recovered_at
             .saturating_add(ahead.as_millis())
             .saturating_add(CLOCKS_APART_MS);
-        named.is_some_and(|named| named.from_ms > used_until)
+        named.is_some_and(|named| named.span.from_ms > used_until)
     }
 
     /// Returns when `odometer recover` ran last, by the clock of the machine that ran it (Unix ms).
