@@ -64,7 +64,7 @@ impl SequenceActor {
         if !is_strict {
             group.retain(|waiter| !waiter.answer.is_closed());
         }
-        if !group.is_empty() && self.is_outdated(reserved.block) {
+        if !group.is_empty() && self.is_forbidden(reserved.block) {
             self.give_up(&reserved);
             // These callers get other numbers, or the answer that the sequence is retired.
             self.queue.put_back(group);
@@ -110,9 +110,7 @@ impl SequenceActor {
             return;
         }
         self.count_advanced(self.n_forbidden(block));
-        let next_unissued = block.first();
-        let fate = BlockFate::Returned { next_unissued };
-        self.shared.store.write_journal(reserved.row(), fate);
+        self.return_block(reserved);
     }
 
     /// Returns how many numbers of a block a change forbids.
@@ -126,7 +124,7 @@ impl SequenceActor {
     }
 
     /// Returns whether a change that came while the block was on its way forbids the block.
-    fn is_outdated(&self, block: Block) -> bool {
+    fn is_forbidden(&self, block: Block) -> bool {
         self.issuer.memory.lock().forbids(block) && !faults::is(Fault::FloorUnheld)
     }
 

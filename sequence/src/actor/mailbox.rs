@@ -162,7 +162,7 @@ impl SequenceActor {
     }
 
     /// Leaves memory: gives back what was not issued, and stops. Callers look the name up again.
-    pub(crate) fn leave(&mut self, context: &mut Context<Self>) {
+    fn leave(&mut self, context: &mut Context<Self>) {
         let store = self.issuer.store();
         self.ending = Some(Ending::Leaving);
         // Memory is closed before the issuer is gone: a change that finds it gone is answered.

@@ -22,7 +22,7 @@ use odometer_process::{
     metrics::AbandonedCause,
 };
 use odometer_store::{
-    BlockFate, ReservationProgress, ReserveRequest, StoreError, Unpublished, Want,
+    BlockFate, ReservationProgress, ReserveRequest, Reserved, StoreError, Unpublished, Want,
 };
 use tokio::sync::{Notify, oneshot};
 use tracing::Span;
@@ -206,8 +206,8 @@ impl SequenceActor {
         let (known, counted_by) = (memory.known.clone(), Arc::clone(&memory.definition));
         let (is_fresh, is_first) = (memory.take_is_fresh(), !memory.is_used);
         let last_seen = memory.last_seen();
-        // Set this even if no block may be adopted. Otherwise `fail` would ask for one more try
-        // forever.
+        // Set this even if no block may be adopted. Otherwise `fail_refill` would ask for one more
+        // try forever.
         self.looks_for_returned = memory.adopts;
         drop(memory);
         let last_seen = last_seen.or_else(|| Some(earlier.ok().flatten()?.seen));
@@ -286,7 +286,7 @@ impl SequenceActor {
 
     /// Handles the outcome of a reservation, good or bad.
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
-        let purpose = self.in_flight.take();
+        let work = self.in_flight.take();
         self.urgency = None;
         let is_changed = matches!(
             outcome,
@@ -296,8 +296,8 @@ impl SequenceActor {
             self.issuer.memory.lock().is_used = true;
         }
         if is_changed || self.issuer.is_outdated() {
-            self.outdate(outcome.ok(), purpose);
-        } else if let Some(PendingWork::Group(group)) = purpose {
+            self.outdate(outcome.ok(), work);
+        } else if let Some(PendingWork::Group(group)) = work {
             match outcome {
                 Ok(block) => self.serve_group(block, group),
                 Err(error) => self.fail_group(&error, group),
@@ -314,17 +314,22 @@ impl SequenceActor {
 
     /// Notes that the sequence needs another issuer by now, or is gone. The actor gives way in its
     /// next step, and the callers look the name up again.
-    fn outdate(&mut self, block: Option<Unpublished>, purpose: Option<PendingWork>) {
-        if let Some(PendingWork::Group(group)) = purpose {
+    fn outdate(&mut self, block: Option<Unpublished>, work: Option<PendingWork>) {
+        if let Some(PendingWork::Group(group)) = work {
             self.queue.put_back(group);
         }
         self.issuer.outdate();
         let block = block.filter(|block| !block.is_strict());
         if let Some(reserved) = block.and_then(|block| self.issuer.publish(block)) {
-            let next_unissued = reserved.block.first();
-            let fate = BlockFate::Returned { next_unissued };
-            self.shared.store.write_journal(reserved.row(), fate);
+            self.return_block(&reserved);
         }
+    }
+
+    /// Gives back a block of which no number was issued.
+    pub(crate) fn return_block(&self, reserved: &Reserved) {
+        let next_unissued = reserved.block.first();
+        let fate = BlockFate::Returned { next_unissued };
+        self.shared.store.write_journal(reserved.row(), fate);
     }
 
     /// Takes the next step after some work has ended.

@@ -81,8 +81,9 @@ impl Shared {
         self.ask_once(name, Some(template))?.await
     }
 
-    /// Checks that one more name may be in memory, besides those that the store is asked about.
-    fn admit_name(&self, n_asked: usize) -> Result<(), SequenceError> {
+    /// Checks that one more name or period may be in memory, besides the names that the store is
+    /// asked about.
+    pub(crate) fn check_room(&self, n_asked: usize) -> Result<(), SequenceError> {
         let n_live = self.n_live.load(Ordering::Relaxed);
         if n_live.saturating_add(n_asked) >= self.settings.live_sequences {
             return Err(SequenceError::Overloaded {
@@ -110,7 +111,7 @@ impl Shared {
         }
         let (name_asked, creates) = &asked;
         let is_asked = questions.contains_key(&(name_asked.clone(), !creates));
-        self.admit_name(questions.len() - usize::from(is_asked))?;
+        self.check_room(questions.len() - usize::from(is_asked))?;
         let (shared, asked_for) = (Arc::clone(self), asked.clone());
         let asking = async move { shared.ask_until_steady(asked_for, template).await };
         let answer = asking.in_current_span().boxed().shared();
@@ -175,7 +176,7 @@ impl Shared {
         if let Some(issuer) = self.names.find_surely(name.as_str()) {
             return Ok(issuer);
         }
-        self.admit_name(0)?;
+        self.check_room(0)?;
         // Most sequences are created from a template, so they share one copy of the definition.
         let template = self.settings.templates.created_with(name);
         if let Some(template) = template.filter(|template| **template == *found.known.definition) {

@@ -196,11 +196,7 @@ impl Shared {
         chosen: Chosen,
         permit: PeriodPermit,
     ) -> Result<Arc<Issuer>, SequenceError> {
-        if self.n_live.load(Ordering::Relaxed) >= self.settings.live_sequences {
-            return Err(SequenceError::Overloaded {
-                what: "limits.live_sequences",
-            });
-        }
+        self.check_room(0)?;
         let key = CounterKey {
             sequence: head.key.sequence.clone(),
             period: chosen.period.clone(),

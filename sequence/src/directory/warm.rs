@@ -18,7 +18,7 @@ use crate::{
     directory::shared::Shared,
     issuer::issued::IssuedBy,
     issuer::memory::{Issuer, IssuerKind},
-    issuer::snowflake_issuer::SnowflakeIssuer,
+    issuer::snowflake_issuer::{NoIds, TakenIds},
 };
 
 /// The names in memory, held still for one call.
@@ -69,7 +69,7 @@ impl Pinned<'_> {
                 }
                 taken.value
             }
-            IssuerKind::Snowflake(snowflake) => take_id(shared, issuer, snowflake)?,
+            IssuerKind::Snowflake(snowflake) => take_ids(shared, issuer, move || snowflake.take())?,
             IssuerKind::Strict | IssuerKind::Periods(_) => return None,
         };
         Some(Taken::new(issuer, value))
@@ -86,24 +86,22 @@ impl Pinned<'_> {
     ) -> Option<Taken<'_, TakenRanges>> {
         let shared = self.shared;
         let issuer = self.find(name, period)?;
-        let ranges = match &issuer.kind {
+        match &issuer.kind {
             IssuerKind::Block(cursor) => {
                 let taken = cursor.take_batch(count, contiguous)?;
                 if taken.low_water {
                     shared.tell(issuer, Command::LowWater);
                 }
-                TakenRanges::Counted(taken.ranges)
+                Some(Taken::new(issuer, TakenRanges::Counted(taken.ranges)))
             }
             IssuerKind::Snowflake(snowflake) => {
-                let taken = snowflake.take_batch(count, contiguous).ok()?;
-                if taken.is_due {
-                    shared.tell(issuer, Command::LowWater);
-                }
-                TakenRanges::Ids(taken.ids)
+                let ids = take_ids(shared, issuer, move || {
+                    snowflake.take_batch(count, contiguous)
+                })?;
+                Some(Taken::new(issuer, TakenRanges::Ids(ids)))
             }
-            IssuerKind::Strict | IssuerKind::Periods(_) => return None,
-        };
-        Some(Taken::new(issuer, ranges))
+            IssuerKind::Strict | IssuerKind::Periods(_) => None,
+        }
     }
 
     /// Returns how a sequence prints its numbers, or `None` if memory does not know. The inner
@@ -146,11 +144,15 @@ fn find_otherwise<'a>(
     })
 }
 
-/// Takes the next id of a time-ordered sequence. In a function of its own, so that block sequences
-/// pay nothing for snowflake ids.
+/// Takes ids of a time-ordered sequence. In a function of its own, so that block sequences pay
+/// nothing for snowflake ids.
 #[inline(never)]
-fn take_id(shared: &Arc<Shared>, issuer: &Arc<Issuer>, snowflake: &SnowflakeIssuer) -> Option<i64> {
-    let taken = snowflake.take().ok()?;
+fn take_ids<T>(
+    shared: &Arc<Shared>,
+    issuer: &Arc<Issuer>,
+    take: impl FnOnce() -> Result<TakenIds<T>, NoIds>,
+) -> Option<T> {
+    let taken = take().ok()?;
     if taken.is_due {
         shared.tell(issuer, Command::LowWater);
     }

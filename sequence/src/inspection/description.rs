@@ -6,7 +6,7 @@ use odometer_core::{definition::Definition, name::SequenceName, period::Period, 
 
 pub use crate::inspection::history::UsageSecond;
 pub use odometer_store::{
-    Condition, JournalBlock, LeaseGrant, Page, SequenceSummary, Serving, ServingDatabase,
+    Act, Condition, JournalBlock, LeaseGrant, Page, SequenceSummary, Serving, ServingDatabase,
     ServingRedis, StoreHealth, StoreKind,
 };
 

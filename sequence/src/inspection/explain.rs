@@ -4,7 +4,6 @@
 use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{
-    block::Block,
     definition::{Definition, Kind},
     format::InvalidId,
     name::SequenceName,
@@ -240,9 +239,7 @@ fn in_memory(issuer: &Arc<Issuer>, value: i64) -> Option<(NumberFate, JournalRow
     let row = memory.held.iter().find(|row| row.block.contains(value))?;
     // The numbers of a block leave in ascending order. While memory is locked, each number that is
     // left is in the cursor or spare.
-    let blocks = issuer.blocks(&memory);
-    let mut left = blocks.iter().map(Block::first);
-    let first_left = left.find(|first| row.block.contains(*first));
+    let first_left = row.first_of(&issuer.blocks(&memory));
     let is_taken = first_left.is_none_or(|first| value < first);
     let fate = if is_taken { taken() } else { NumberFate::Held };
     Some((fate, row.row(&issuer.key)))

@@ -34,13 +34,6 @@ pub struct SnowflakeParts {
     pub counter: u64,
 }
 
-/// What this process knows of the worker id of an id.
-#[derive(Clone, Copy)]
-struct Here {
-    /// The tick of the next id.
-    next_tick: u64,
-}
-
 impl SnowflakeParts {
     /// Splits an id into its parts; `None` if its sequence is not time-ordered.
     pub(crate) fn of(definition: &Definition, value: i64) -> Option<Self> {
@@ -84,9 +77,9 @@ impl Directory {
         let row = row.map_err(|error| not_told(&name, &error))?;
         // Read this after asking the store, because memory is ahead of the store.
         let snowflake = find();
-        let here = snowflake
+        let next_tick = snowflake
             .as_deref()
-            .and_then(|snowflake| here(snowflake, &parts));
+            .and_then(|snowflake| next_tick(snowflake, parts.worker));
         // If the lease was given back meanwhile, its row may show less.
         let after = held(snowflake);
         let is_kept = |before: &Held| {
@@ -101,7 +94,7 @@ impl Directory {
         if went_back {
             return Err(SequenceError::StoreWentBack);
         }
-        let fate = fate(&layout, &parts, row.as_ref(), here, clock::now_ms());
+        let fate = fate(&layout, &parts, row.as_ref(), next_tick, clock::now_ms());
         let is_told = fate != NumberFate::NotReserved && fate != NumberFate::NoRecord;
         let holder = row.map(|row| row.holder).filter(|_| is_told);
         Ok(Explanation {
@@ -111,14 +104,15 @@ impl Directory {
     }
 }
 
-fn here(snowflake: &SnowflakeIssuer, parts: &Parts) -> Option<Here> {
-    let is_its = || snowflake.worker() == Some(parts.worker);
+/// Returns the tick of the next id, if this process issues ids with the worker id.
+fn next_tick(snowflake: &SnowflakeIssuer, worker: u32) -> Option<u64> {
+    let is_its = || snowflake.worker() == Some(worker);
     if !is_its() {
         return None;
     }
     let next_tick = snowflake.next_tick();
     // Check the worker id again: the tick of another worker id says nothing of this one.
-    is_its().then_some(Here { next_tick })
+    is_its().then_some(next_tick)
 }
 
 fn not_told(name: &SequenceName, error: &LeaseError) -> SequenceError {
@@ -138,7 +132,7 @@ fn fate(
     layout: &Layout,
     parts: &Parts,
     row: Option<&LeaseRow>,
-    here: Option<Here>,
+    next_tick: Option<u64>,
     now_ms: i64,
 ) -> NumberFate {
     let begins_ms = layout.unix_ms_of(parts.tick);
@@ -150,7 +144,7 @@ fn fate(
         Some(row) if ends_ms > row.until_ms => NumberFate::NotReserved,
         // Nothing is kept of the leases before this one.
         Some(row) if begins_ms < row.from_ms => NumberFate::NoRecord,
-        Some(_) if here.is_some_and(|here| parts.tick < here.next_tick) => NumberFate::IssuedOrLost,
+        Some(_) if next_tick.is_some_and(|next| parts.tick < next) => NumberFate::IssuedOrLost,
         Some(row) if row.is_held => NumberFate::Held,
         Some(_) => NumberFate::IssuedOrLost,
     }
@@ -180,10 +174,8 @@ mod tests {
             expires_ms: UNTIL_MS,
             is_held,
         });
-        let here = next_ms.map(|ms| Here {
-            next_tick: tick(ms),
-        });
-        fate(&layout, &parts, row.as_ref(), here, FROM_MS + 5_000)
+        let next_tick = next_ms.map(tick);
+        fate(&layout, &parts, row.as_ref(), next_tick, FROM_MS + 5_000)
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
     actor::queue::{Queue, Waiter},
     issuer::ownership::Ownership,
     issuer::parked_name::ParkedName,
-    issuer::state::{IssuerState, OpenBlock},
+    issuer::state::IssuerState,
 };
 
 impl Ownership {
@@ -90,11 +90,9 @@ impl Ownership {
             return Vec::new();
         }
         // Blocks of several databases do not follow one another, so check each block by itself.
-        let left: Vec<i64> = self.blocks(&memory).iter().map(Block::first).collect();
-        let is_spent = |open: &OpenBlock| !left.iter().any(|first| open.block.contains(*first));
-        let (spent, held): (Vec<_>, Vec<_>) = std::mem::take(&mut memory.held)
-            .into_iter()
-            .partition(is_spent);
+        let left = self.blocks(&memory);
+        let held = std::mem::take(&mut memory.held).into_iter();
+        let (spent, held): (Vec<_>, Vec<_>) = held.partition(|open| open.first_of(&left).is_none());
         memory.held = held.into_boxed_slice();
         spent.iter().map(|open| open.row(&self.key)).collect()
     }

@@ -90,6 +90,12 @@ impl OpenBlock {
         }
     }
 
+    /// Returns the first number of the block that is in `left`, which are the blocks in memory.
+    pub(crate) fn first_of<'a>(&self, left: impl IntoIterator<Item = &'a Block>) -> Option<i64> {
+        let mut firsts = left.into_iter().map(Block::first);
+        firsts.find(|first| self.block.contains(*first))
+    }
+
     /// Returns the row of the block in the journal.
     pub(crate) fn row(&self, key: &CounterKey) -> JournalRow {
         JournalRow {
@@ -234,12 +240,7 @@ impl IssuerState {
     pub(crate) fn take_out(&mut self) -> Vec<(OpenBlock, Option<i64>)> {
         let left = std::mem::take(&mut self.spare);
         let held = std::mem::take(&mut self.held).into_iter();
-        let with_next = held.map(|open| {
-            let mut left = left.iter().map(Block::first);
-            let next_unissued = left.find(|first| open.block.contains(*first));
-            (open, next_unissued)
-        });
-        with_next.collect()
+        held.map(|open| (open, open.first_of(&left))).collect()
     }
 
     /// Returns whether a change forbids the block, or may forbid it. Of a period, memory may not

@@ -27,7 +27,7 @@ use crate::{
     error::SequenceError,
     inspection::description::{Condition, Defined, LifecycleOutcome, Rehearsed},
     lifecycle::audit::{self, Author},
-    lifecycle::changes::{Concerns, Removed},
+    lifecycle::changes::Concerns,
 };
 
 /// Sets how many numbers a dry run shows.
@@ -129,20 +129,22 @@ impl Directory {
         Ok(numbers.into_iter().map(print).collect())
     }
 
-    /// Raises the floor, so that no number below `floor` is issued any more. This replica obeys
-    /// from now on. Other replicas obey as soon as they learn of the change.
+    /// Raises a floor, removes a caller's key, or retires or restores a sequence. On this replica the
+    /// change holds at once. Other replicas obey as soon as they learn of the change. A second act
+    /// of the same kind changes nothing.
     ///
     /// # Errors
     /// As for [`Directory::define`].
-    pub async fn advance(
+    pub async fn act(
         &self,
         name: &SequenceName,
-        period: Option<&Period>,
-        (floor, confirm): (i64, bool),
+        act: Act,
         condition: Condition,
         author: Author,
     ) -> Result<LifecycleOutcome, SequenceError> {
-        if let Some(period) = period {
+        if let Act::Advance { period, .. } = &act
+            && !period.is_none()
+        {
             let whole = CounterKey::whole(name.clone());
             let found = self.shared.store.look_up(&whole).await;
             let (listed, _seen) = found.map_err(|error| SequenceError::from_store(name, error))?;
@@ -150,59 +152,16 @@ impl Directory {
             let rule = rule.ok_or_else(|| SequenceError::NoPeriods { name: name.clone() })?;
             rule.choose(&listed.definition, Some(period), clock::now_ms())?;
         }
-        let act = Act::Advance {
-            period: period.cloned().unwrap_or_default(),
-            floor,
-            confirm,
-        };
         let altered = self.change(name, act, condition, author).await?;
-        Ok(outcome_of(&altered))
-    }
-
-    /// Removes a caller's key, so that none of its numbers is issued any more. A second removal
-    /// changes nothing.
-    ///
-    /// # Errors
-    /// As for [`Directory::define`].
-    pub async fn remove_period(
-        &self,
-        name: &SequenceName,
-        period: Period,
-        condition: Condition,
-        author: Author,
-    ) -> Result<LifecycleOutcome, SequenceError> {
-        let act = Act::RemovePeriod { period };
-        let altered = self.change(name, act, condition, author).await?;
-        Ok(outcome_of(&altered))
-    }
-
-    /// Retires a sequence, so that none of its numbers is issued any more. A second retirement
-    /// changes nothing.
-    ///
-    /// # Errors
-    /// As for [`Directory::define`].
-    pub async fn retire(
-        &self,
-        name: &SequenceName,
-        condition: Condition,
-        author: Author,
-    ) -> Result<LifecycleOutcome, SequenceError> {
-        let altered = self.change(name, Act::Retire, condition, author).await?;
-        Ok(outcome_of(&altered))
-    }
-
-    /// Restores a retired sequence. It goes on above every number that was ever reserved from it.
-    ///
-    /// # Errors
-    /// As for [`Directory::define`].
-    pub async fn restore(
-        &self,
-        name: &SequenceName,
-        condition: Condition,
-        author: Author,
-    ) -> Result<LifecycleOutcome, SequenceError> {
-        let altered = self.change(name, Act::Restore, condition, author).await?;
-        Ok(outcome_of(&altered))
+        let (before, after) = (altered.before.as_ref(), &altered.after);
+        Ok(LifecycleOutcome {
+            changed: before.is_some_and(|before| {
+                before.floor != after.floor || before.is_live != after.is_live
+            }),
+            floor: after.floor,
+            high_water_mark: after.next_value,
+            version: after.version,
+        })
     }
 
     fn definition(&self, name: &SequenceName, change: DefinitionChange, dry_run: bool) -> Act {
@@ -249,9 +208,10 @@ impl Directory {
             // have been lost.
             let after = &altered.after;
             let concerns = match &act {
-                Act::Advance { .. } | Act::RemovePeriod { .. } => {
-                    Concerns::One(&after.period, Removed(after.is_removed))
-                }
+                Act::Advance { .. } | Act::RemovePeriod { .. } => match after.is_removed {
+                    true => Concerns::Removed(&after.period),
+                    false => Concerns::One(&after.period),
+                },
                 // This replica may not have heard of a retirement that another replica made.
                 Act::Restore => Concerns::Unknown,
                 Act::Define { .. } | Act::Retire => Concerns::None,
@@ -285,18 +245,6 @@ fn changed(name: SequenceName, altered: &Altered) -> Changed {
         definition: Some(Arc::clone(&altered.after.definition)),
         version: altered.after.version,
         floor: altered.after.floor,
-    }
-}
-
-fn outcome_of(altered: &Altered) -> LifecycleOutcome {
-    let before = altered.before.as_ref();
-    LifecycleOutcome {
-        changed: before.is_some_and(|before| {
-            before.floor != altered.after.floor || before.is_live != altered.after.is_live
-        }),
-        floor: altered.after.floor,
-        high_water_mark: altered.after.next_value,
-        version: altered.after.version,
     }
 }
 

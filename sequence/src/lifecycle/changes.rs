@@ -80,14 +80,13 @@ impl Recoveries {
 pub(crate) enum Concerns<'a> {
     /// No period: the change touched no floor.
     None,
-    /// The period whose floor the change gives, and whether that period is removed.
-    One(&'a Period, Removed),
+    /// The period whose floor the change gives.
+    One(&'a Period),
+    /// The period that is removed, whose last floor the change gives.
+    Removed(&'a Period),
     /// Unknown: the floor of each period must be read.
     Unknown,
 }
-
-#[derive(Clone, Copy)]
-pub(crate) struct Removed(pub(crate) bool);
 
 /// Returns the floor for the issuer under the name. If the sequence counts in periods, the floor of
 /// the change belongs to one period, so this issuer gets none.
@@ -137,11 +136,12 @@ impl Shared {
         // is the same as before.
         let _fits = member.note_changed(changed, i64::MIN);
         match concerns {
-            Concerns::One(period, Removed(is_removed)) if *period == member.key.period => {
+            Concerns::One(period) if *period == member.key.period => {
                 member.note_floor(changed, changed.floor);
-                if is_removed {
-                    member.note_forbidden(changed.version);
-                }
+            }
+            Concerns::Removed(period) if *period == member.key.period => {
+                member.note_floor(changed, changed.floor);
+                member.note_forbidden(changed.version);
             }
             Concerns::Unknown if member.may_be_touched_by(changed) => {
                 match self.store.floor_of(&member.key).await {
@@ -149,7 +149,7 @@ impl Shared {
                     Ok(None) | Err(_) => member.note_forbidden(changed.version),
                 }
             }
-            Concerns::None | Concerns::One(..) | Concerns::Unknown => {}
+            Concerns::None | Concerns::One(_) | Concerns::Removed(_) | Concerns::Unknown => {}
         }
         // The issuer of a period is never parked.
         self.obey(member).await;

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use odometer_sequence::description::Act;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -73,16 +74,12 @@ pub(crate) async fn advance(
     let condition = parse::matching(request.headers())?;
     let body = body::json(&request, payload, http.body).await?;
     let asked = parse::advance(&body)?;
-    let directory = &http.directory;
-    let stands = directory
-        .advance(
-            &name,
-            asked.period.as_ref(),
-            (asked.floor, asked.confirm),
-            condition,
-            author,
-        )
-        .await;
+    let act = Act::Advance {
+        period: asked.period.unwrap_or_default(),
+        floor: asked.floor,
+        confirm: asked.confirm,
+    };
+    let stands = http.directory.act(&name, act, condition, author).await;
     let stands = suggestions::with_suggestions(&http, stands).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
@@ -116,7 +113,8 @@ pub(crate) async fn retire(
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
-    let stands = http.directory.retire(&name, condition, author).await;
+    let retired = http.directory.act(&name, Act::Retire, condition, author);
+    let stands = retired.await;
     suggestions::with_suggestions(&http, stands).await?;
     Ok(HttpResponse::NoContent().finish())
 }
@@ -143,7 +141,8 @@ pub(crate) async fn restore(
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
-    let stands = http.directory.restore(&name, condition, author).await;
+    let restored = http.directory.act(&name, Act::Restore, condition, author);
+    let stands = restored.await;
     let stands = suggestions::with_suggestions(&http, stands).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
@@ -177,8 +176,8 @@ pub(crate) async fn remove_period(
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
-    let directory = &http.directory;
-    let stands = directory.remove_period(&name, key, condition, author).await;
+    let act = Act::RemovePeriod { period: key };
+    let stands = http.directory.act(&name, act, condition, author).await;
     let stands = suggestions::with_suggestions(&http, stands).await?;
     Ok(HttpResponse::NoContent()
         .insert_header((header::ETAG, entity_tag(stands.version)))
