@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_core::definition::Stripe;
+use odometer_core::{definition::Stripe, period::CounterKey};
 use odometer_database::{
     connection::{Connection, Health},
     file_lock::FileLock,
@@ -36,6 +36,7 @@ use crate::{
     journal::writer::Journal,
     outcome::{Contact, DatabaseHealth, News, ServingDatabase},
     reservation::uncertain_writes::UncertainWrites,
+    rows::counter::GuardedCounter,
     schema,
     settings::{DatabaseSettings, OpenFor, Process, StoreLimits},
     worker_lease::{row_cache::LeaseRowCache, unconfirmed::UnconfirmedLeases},
@@ -246,9 +247,13 @@ impl Database {
         }
     }
 
-    /// Returns how many databases share each sequence, in the type of the counter's column.
-    pub(crate) fn stripe_count(&self) -> i32 {
-        i32::from(self.stripe.n())
+    /// Returns a counter of this database for statements that write it under a guard.
+    pub(crate) fn guarded(&self, key: &CounterKey, guard: &HeartbeatGuard) -> GuardedCounter {
+        GuardedCounter {
+            key: key.clone(),
+            stripe_count: i32::from(self.stripe.n()),
+            guard: guard.clone(),
+        }
     }
 
     pub(crate) fn health(&self) -> Health {

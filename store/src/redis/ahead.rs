@@ -12,14 +12,14 @@ use odometer_process::faults::{self, Fault};
 
 use super::{
     new_window::{granted, length_of},
-    row::{self, GuardedCounter},
+    row,
     scripts::{self, RawAnswer, ScriptAnswer},
     server::{RedisServer, ScriptFailure},
     store::RedisStore,
     strict_reservation::StrictReservation,
     window::{OpenWindow, WindowEntry},
 };
-use crate::error::StoreError;
+use crate::{error::StoreError, rows::counter::GuardedCounter};
 
 /// A counter whose window a task raises, or leases.
 pub(crate) struct WindowTask {

@@ -9,12 +9,15 @@ use odometer_core::{
 use odometer_process::metrics::AbandonedCause;
 
 use super::{
-    row::Opening,
     scripts::{self, RawReplaced, WindowState},
     strict_reservation::{FULL_AGAIN, StepOutcome, StrictReservation},
     window::{Fallen, OpenWindow},
 };
-use crate::{error::StoreError, reservation::counter_read::ReadCounter, rows::counter::WindowRow};
+use crate::{
+    error::StoreError,
+    reservation::counter_read::ReadCounter,
+    rows::{addition::Addition, counter::WindowRow},
+};
 
 /// How long a new window in the row may need to arrive in Redis.
 const INSTALL_WAIT: Duration = Duration::from_millis(30);
@@ -77,20 +80,20 @@ impl StrictReservation<'_> {
         }
         let count = granted(&known.definition, &demand, left, self.count);
         let length = length_of(&known.definition, count)?;
-        let opening = Opening {
-            window: looked.window.number,
+        let opening = Addition {
+            counter: self.row()?,
             revision: known.revision,
             seen: known.seen,
             length,
             end: known.definition.end(),
-            rate: demand.rates.average(),
-            is_leased: self.is_leased(),
+            rate: Some(demand.rates.average()),
+            opens_after: Some(looked.window.number),
+            needs_free_row: self.is_leased(),
         };
-        let row = self.row()?;
         let database = &self.store.database;
         let opening = database
             .connection
-            .run(self.until, |connection| row.open(connection, opening));
+            .run(self.until, |connection| opening.run(connection));
         let after = match opening.await {
             Ok(Some(after)) => after,
             Ok(None) => return Ok(StepOutcome::AfterPause),

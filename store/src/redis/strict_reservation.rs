@@ -18,7 +18,6 @@ use uuid::Uuid;
 use super::{
     ahead::Extended,
     new_window::granted,
-    row::GuardedCounter,
     scripts::{self, RawAnswer, RawWindowState, ScriptAnswer, WindowState},
     server::{RedisServer, ScriptFailure},
     store::RedisStore,
@@ -32,6 +31,7 @@ use crate::{
         counter_read::{ReadCounter, StrictIn},
         request::{ReserveRequest, Reserved, Want},
     },
+    rows::counter::GuardedCounter,
 };
 
 /// The target of this file's log events.
@@ -411,10 +411,9 @@ impl<'a> StrictReservation<'a> {
     }
 
     pub(crate) fn row(&self) -> Result<GuardedCounter, StoreError> {
-        Ok(GuardedCounter {
-            key: self.request.key.clone(),
-            guard: self.store.database.heartbeat.guard()?,
-        })
+        let database = &self.store.database;
+        let guard = database.heartbeat.guard()?;
+        Ok(database.guarded(&self.request.key, &guard))
     }
 
     /// Handles the failure of a statement on the row that would have set `count` numbers aside.

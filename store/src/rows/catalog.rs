@@ -13,7 +13,7 @@ use odometer_database::session::DatabaseConnection;
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
     PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
-    sea_query::{Expr, ExprTrait, IntoColumnRef, Query, SelectStatement},
+    sea_query::{Expr, ExprTrait, Query, SelectStatement},
 };
 
 use crate::error::StoreError;
@@ -283,9 +283,4 @@ pub(crate) async fn blocks(
         .limit(limit)
         .all(&database)
         .await
-}
-
-/// Returns the value of `column` plus one, which the database computes.
-pub(crate) fn one_more(column: impl IntoColumnRef) -> Expr {
-    Expr::col(column).add(1)
 }
