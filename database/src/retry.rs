@@ -14,6 +14,8 @@ pub enum AttemptError<E> {
     Final(E),
     /// Another writer came first, or the attempt must be made in another way.
     Conflict,
+    /// The attempt has learnt something, and the next one is made at once.
+    Again,
     Failed(StatementFailure),
 }
 
@@ -22,7 +24,7 @@ impl<E> AttemptError<E> {
     pub fn untried(self, unsuccessful: E) -> E {
         match self {
             Self::Final(error) => error,
-            Self::Conflict | Self::Failed(_) => unsuccessful,
+            Self::Conflict | Self::Again | Self::Failed(_) => unsuccessful,
         }
     }
 }
@@ -58,7 +60,7 @@ impl Retry {
     }
 
     /// Returns whether another attempt may be made at once.
-    pub fn at_once(&mut self) -> bool {
+    fn at_once(&mut self) -> bool {
         self.n_left = self.n_left.saturating_sub(1);
         self.n_left > 0 && Instant::now() < self.until
     }
@@ -85,16 +87,16 @@ impl Retry {
         judge: impl FnOnce(&StatementFailure) -> Result<(), E>,
         late: E,
     ) -> Result<(), E> {
-        match error {
+        let goes_on = match error {
             AttemptError::Final(error) => return Err(error),
-            AttemptError::Conflict => {}
-            AttemptError::Failed(failure) => judge(&failure)?,
-        }
-        if self.again().await {
-            Ok(())
-        } else {
-            Err(late)
-        }
+            AttemptError::Again => self.at_once(),
+            AttemptError::Conflict => self.again().await,
+            AttemptError::Failed(failure) => {
+                judge(&failure)?;
+                self.again().await
+            }
+        };
+        if goes_on { Ok(()) } else { Err(late) }
     }
 }
 
@@ -141,8 +143,12 @@ mod tests {
         assert_eq!(refused, Err("refused"));
         let wrong = AttemptError::Final("wrong");
         assert_eq!(retry.after(wrong, |_| Ok(()), "late").await, Err("wrong"));
-        let mut retry = retry.at_most(1);
-        let late = retry.after(AttemptError::Conflict, |_| Ok(()), "late");
-        assert_eq!(late.await, Err("late"));
+        let again = retry.after(AttemptError::Again, |_| Ok(()), "late");
+        assert_eq!(again.await, Ok(()));
+        for at_the_end in [AttemptError::Conflict, AttemptError::Again] {
+            let mut retry = super::tests::retry(Duration::from_secs(60)).at_most(1);
+            let late = retry.after(at_the_end, |_| Ok(()), "late");
+            assert_eq!(late.await, Err("late"));
+        }
     }
 }

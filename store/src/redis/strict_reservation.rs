@@ -7,7 +7,11 @@ use std::{
 };
 
 use odometer_core::sizing::{self, Demand, SizeReason};
-use odometer_database::{connection::Health, failure::StatementFailure, retry::Retry};
+use odometer_database::{
+    connection::Health,
+    failure::StatementFailure,
+    retry::{AttemptError, Retry},
+};
 use odometer_process::{
     clock::now_ms,
     faults::{self, Fault},
@@ -25,7 +29,7 @@ use super::{
 };
 use crate::{
     Fallback,
-    error::{StoreError, survive},
+    error::{Attempted, StoreError, survive},
     reservation::{
         attempts::Reservation,
         counter_read::{ReadCounter, StrictIn},
@@ -39,15 +43,6 @@ const TARGET: &str = "odometer::store::redis::flight";
 
 /// How often a full window is looked at again while another replica raises its ceiling.
 pub(crate) const FULL_AGAIN: u32 = 3;
-
-/// How an attempt ended.
-pub(crate) enum StepOutcome {
-    Done(Box<Reserved>),
-    /// The attempt learnt something: try again at once.
-    Again,
-    /// Another replica is in the way.
-    AfterPause,
-}
 
 pub(crate) struct StrictReservation<'a> {
     pub(crate) store: &'a Arc<RedisStore>,
@@ -116,17 +111,17 @@ impl<'a> StrictReservation<'a> {
     pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
         loop {
             self.request.progress.count_attempt();
-            let goes_on = match self.attempt().await? {
-                StepOutcome::Done(reserved) => return Ok(*reserved),
-                StepOutcome::Again => self.retry.at_once(),
-                StepOutcome::AfterPause => {
-                    self.n_conflicts = self.n_conflicts.saturating_add(1);
-                    self.retry.again().await
-                }
+            let error = match self.attempt().await {
+                Ok(reserved) => return Ok(reserved),
+                Err(error) => error,
             };
-            if !goes_on {
-                return Err(StoreError::Deadline);
+            if matches!(error, AttemptError::Conflict | AttemptError::Failed(_)) {
+                self.n_conflicts = self.n_conflicts.saturating_add(1);
             }
+            let name = &self.request.key.sequence;
+            let judge = |failure: &StatementFailure| survive(name, failure);
+            let going_on = self.retry.after(error, judge, StoreError::Deadline);
+            going_on.await?;
             self.store.database.metrics.reservation_retries.increment(1);
         }
     }
@@ -135,7 +130,7 @@ impl<'a> StrictReservation<'a> {
         self.store.fallback == Fallback::Database
     }
 
-    async fn attempt(&mut self) -> Result<StepOutcome, StoreError> {
+    async fn attempt(&mut self) -> Attempted<Reserved> {
         if self.is_leased() {
             match self.counter.has_fallen() {
                 Fallen::No => {}
@@ -158,9 +153,9 @@ impl<'a> StrictReservation<'a> {
     }
 
     /// Goes on without Redis: refuses the caller, or takes the numbers from the row.
-    pub(crate) async fn away(&mut self) -> Result<StepOutcome, StoreError> {
+    pub(crate) async fn away(&mut self) -> Attempted<Reserved> {
         if !self.is_leased() {
-            return Err(StoreError::Unavailable);
+            return Err(StoreError::Unavailable.into());
         }
         if self.counter.has_fallen() == Fallen::No {
             self.fall("Redis is away");
@@ -173,7 +168,7 @@ impl<'a> StrictReservation<'a> {
     /// This looks at Redis first. A window that Redis shows was installed, and a window is
     /// installed only once. So if the row still names that window afterwards, no later window was
     /// in use yet.
-    async fn establish(&mut self, generation: u64) -> Result<StepOutcome, StoreError> {
+    async fn establish(&mut self, generation: u64) -> Attempted<Reserved> {
         let n_changes = self.counter.n_changes();
         let look = scripts::LOOK.key(&self.redis_key);
         let in_redis = match self.server.run::<RawWindowState>(&look).await {
@@ -224,7 +219,7 @@ impl<'a> StrictReservation<'a> {
         window: OpenWindow,
         n_changes: u64,
         left_in_row: u64,
-    ) -> Result<StepOutcome, StoreError> {
+    ) -> Attempted<Reserved> {
         if window.rest() >= self.count {
             self.counter.keep(&window, n_changes);
             return self.step(window).await;
@@ -232,9 +227,9 @@ impl<'a> StrictReservation<'a> {
         self.counter.note_conflict(window.number, window.ceiling()?);
         if self.counter.has_given_up(window.number) {
             let left = window.rest().max(left_in_row);
-            return Err(StoreError::Exhausted { left });
+            return Err(StoreError::Exhausted { left }.into());
         }
-        Ok(StepOutcome::AfterPause)
+        Err(AttemptError::Conflict)
     }
 
     /// Reads the row and the definition.
@@ -270,13 +265,13 @@ impl<'a> StrictReservation<'a> {
     }
 
     /// Takes the wanted numbers from the window.
-    pub(crate) async fn step(&mut self, mut window: OpenWindow) -> Result<StepOutcome, StoreError> {
+    pub(crate) async fn step(&mut self, mut window: OpenWindow) -> Attempted<Reserved> {
         if let Want::Handover(_) = self.request.want {
             self.check_limit(window.rest().saturating_add(window.left_in_row()?))?;
         }
         if self.is_leased() && !self.lease(&window).await? {
             self.counter.lose(window.number);
-            return Ok(StepOutcome::Again);
+            return Err(AttemptError::Again);
         }
         let mut step = scripts::STEP.key(&self.redis_key);
         step.arg(window.number).arg(self.count);
@@ -295,9 +290,9 @@ impl<'a> StrictReservation<'a> {
                 // Without a lease, numbers come from nowhere else. If only the connection broke and
                 // the server lives, a new one comes within 0.1 s after the loss of the last one.
                 if self.is_leased() || self.server.generation().await.is_some() {
-                    return Ok(StepOutcome::Again);
+                    return Err(AttemptError::Again);
                 }
-                return Err(StoreError::Unavailable);
+                return Err(StoreError::Unavailable.into());
             }
         };
         match answer {
@@ -307,7 +302,7 @@ impl<'a> StrictReservation<'a> {
                 self.counter.note(window.number, used, cap);
                 let reserved = self.reserved(&window)?;
                 self.extend_ahead(window);
-                Ok(StepOutcome::Done(Box::new(reserved)))
+                Ok(reserved)
             }
             ScriptAnswer::Full { used, cap } => {
                 (window.used, window.cap) = (used, cap);
@@ -316,7 +311,7 @@ impl<'a> StrictReservation<'a> {
             }
             ScriptAnswer::Lost => {
                 self.lost = self.counter.lose(window.number);
-                Ok(StepOutcome::Again)
+                Err(AttemptError::Again)
             }
         }
     }
@@ -341,49 +336,50 @@ impl<'a> StrictReservation<'a> {
     }
 
     /// Raises the ceiling before another try, because the wanted numbers do not fit below it.
-    async fn extend_now(&mut self, window: OpenWindow) -> Result<StepOutcome, StoreError> {
+    async fn extend_now(&mut self, window: OpenWindow) -> Attempted<Reserved> {
         let left = window.left_in_row()?;
         let missing = self.count.saturating_sub(window.rest());
         if missing > left {
             if self.is_fresh {
                 let left = left.saturating_add(window.rest());
-                return Err(StoreError::Exhausted { left });
+                return Err(StoreError::Exhausted { left }.into());
             }
             if self.store.database.health() != Health::Up {
                 // Smaller counts may fit.
-                return Err(StoreError::Unavailable);
+                return Err(StoreError::Unavailable.into());
             }
             // `max` may have been raised at another replica: look again before refusing.
             self.counter.forget();
-            return Ok(StepOutcome::Again);
+            return Err(AttemptError::Again);
         }
         if let Some(cap) = self.counter.owed(window.number, window.cap) {
             self.window_task().tell(window.number, cap).await;
-            return Ok(StepOutcome::Again);
+            return Err(AttemptError::Again);
         }
         self.n_full = self.n_full.saturating_add(1);
         let demand = self.demand(window.rate);
         let count = granted(&window.known.definition, &demand, left, missing);
-        let extension = self.extension(window, &demand, count)?;
-        match extension.run(self.until).await {
+        let (task, rate) = (self.window_task(), demand.rates.average());
+        let extending = task.extend(self.row()?, &window, rate, count, self.until);
+        match extending.await {
             Ok(Extended::Raised) => {
                 self.n_full = 0;
-                Ok(StepOutcome::Again)
+                Err(AttemptError::Again)
             }
             Ok(Extended::Lost) => {
-                self.lost = self.counter.lose(extension.window.number);
-                Ok(StepOutcome::Again)
+                self.lost = self.counter.lose(window.number);
+                Err(AttemptError::Again)
             }
             // Redis learns of the ceiling when it is back.
             Ok(Extended::Away) => Box::pin(self.away()).await,
-            Ok(Extended::Conflict) => {
-                if self.n_full >= FULL_AGAIN {
+            Err(AttemptError::Failed(failure)) => Err(self.failed(failure, count)),
+            Err(error) => {
+                if matches!(error, AttemptError::Conflict) && self.n_full >= FULL_AGAIN {
                     // No replica raises the ceiling in Redis: open the next window.
                     self.counter.forget();
                 }
-                Ok(StepOutcome::AfterPause)
+                Err(error)
             }
-            Err(failure) => self.failed(&failure, count),
         }
     }
 
@@ -416,17 +412,13 @@ impl<'a> StrictReservation<'a> {
         Ok(database.guarded(&self.request.key, &guard))
     }
 
-    /// Handles the failure of a statement on the row that would have set `count` numbers aside.
-    pub(crate) fn failed(
-        &self,
-        failure: &StatementFailure,
-        count: u64,
-    ) -> Result<StepOutcome, StoreError> {
+    /// Counts what the failure of a statement on the row may have lost. The statement would have
+    /// set `count` numbers aside.
+    pub(crate) fn failed(&self, failure: StatementFailure, count: u64) -> AttemptError<StoreError> {
         if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
             self.abandon(AbandonedCause::Uncertain, count);
         }
-        survive(&self.request.key.sequence, failure)?;
-        Ok(StepOutcome::AfterPause)
+        failure.into()
     }
 
     pub(crate) fn abandon(&self, cause: AbandonedCause, count: u64) {
