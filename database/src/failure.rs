@@ -71,6 +71,19 @@ impl Cause {
             Cause::Duplicate => "a row of that key is there already",
         }
     }
+
+    /// Returns whether the same statement may succeed at the next try: another one was in the way,
+    /// or one connection or one call in the server failed.
+    pub fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Cause::Contention
+                | Cause::Interrupted
+                | Cause::Duplicate
+                | Cause::Broken(_)
+                | Cause::Internal(_)
+        )
+    }
 }
 
 impl StatementFailure {

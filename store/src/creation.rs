@@ -15,7 +15,6 @@ use odometer_core::{
     period::CounterKey,
 };
 use odometer_database::{
-    connection::Health,
     failure::{Cause, StatementFailure},
     session::{DatabaseConnection, DatabaseTransaction},
 };
@@ -124,7 +123,7 @@ impl Database {
         is_admitted: &mut bool,
         until: Instant,
     ) -> Attempted<Creation> {
-        if self.health() != Health::Up {
+        if !self.is_up() {
             return Err(StoreError::Unavailable.into());
         }
         let guard = self.heartbeat.guard()?;

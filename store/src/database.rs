@@ -3,14 +3,14 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize},
     },
     time::{Duration, Instant},
 };
 
-use odometer_core::{definition::Stripe, period::CounterKey};
+use odometer_core::{definition::Stripe, name::SequenceName, period::CounterKey};
 use odometer_database::{
-    connection::{Connection, Health},
+    connection::{Connection, Contact},
     file_lock::FileLock,
     fitness::{DatabaseFitness, fitness_of},
     monitor::Monitor,
@@ -34,7 +34,7 @@ use crate::{
     heartbeat::{Heartbeat, HeartbeatGuard},
     identity::DatabaseIdentity,
     journal::writer::Journal,
-    outcome::{Contact, DatabaseHealth, News, ServingDatabase},
+    outcome::{DatabaseHealth, News, ServingDatabase},
     reservation::uncertain_writes::UncertainWrites,
     rows::counter::GuardedCounter,
     schema,
@@ -74,6 +74,8 @@ pub(crate) struct Database {
     pub(crate) uncertain_writes: UncertainWrites,
     /// Leases of worker ids that are remembered until a loss of them would show.
     pub(crate) unconfirmed_leases: UnconfirmedLeases,
+    /// Whether the schema was found to have leases of worker ids.
+    pub(crate) knows_leases: AtomicBool,
     /// The rows of worker ids as this process left them.
     pub(crate) known: LeaseRowCache,
     /// Permits for reservations ahead of need. They leave connections for the reservations of
@@ -171,6 +173,7 @@ impl Database {
             n_claims: AtomicU64::new(0),
             uncertain_writes: UncertainWrites::default(),
             unconfirmed_leases: UnconfirmedLeases::default(),
+            knows_leases: AtomicBool::new(false),
             known: LeaseRowCache::default(),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
@@ -238,7 +241,7 @@ impl Database {
         };
         match found.unwrap_or_else(|failure| fitness_of(&failure)) {
             DatabaseFitness::Good { .. } => {
-                self.connection.set_health(Health::Up);
+                self.connection.set_contact(Contact::Up);
                 Ok(())
             }
             unfit @ (DatabaseFitness::Wrong(_)
@@ -256,24 +259,20 @@ impl Database {
         }
     }
 
-    pub(crate) fn health(&self) -> Health {
-        self.connection.health()
+    pub(crate) fn contact(&self) -> Contact {
+        self.connection.contact()
     }
 
-    pub(crate) fn contact(&self) -> Contact {
-        match self.health() {
-            Health::NoContact => Contact::None,
-            Health::WrongSchema => Contact::WrongSchema,
-            Health::Up => Contact::Up,
-            Health::Down => Contact::Lost,
-        }
+    /// Returns whether the database answers.
+    pub(crate) fn is_up(&self) -> bool {
+        self.contact() == Contact::Up
     }
 
     /// Returns the database as callers see it.
     pub(crate) fn serving(&self) -> ServingDatabase {
         ServingDatabase {
             database: self.identity.label.address.to_string(),
-            is_up: self.health() == Health::Up,
+            is_up: self.is_up(),
         }
     }
 
@@ -289,9 +288,9 @@ impl Database {
 
     /// Resolves when the database answers with a schema that fits.
     pub(crate) async fn reached(&self) {
-        let mut health = self.connection.health_changes();
+        let mut contact = self.connection.contact_changes();
         // The wait cannot fail: the sending end lives as long as the database.
-        let _up = health.wait_for(|health| *health == Health::Up).await;
+        let _up = contact.wait_for(|contact| *contact == Contact::Up).await;
     }
 
     pub(crate) fn take_last_failure(&self) -> Option<String> {
@@ -333,6 +332,14 @@ impl Database {
     pub(crate) fn contradicted_by(&self, guard: &HeartbeatGuard) -> StoreError {
         self.heartbeat.contradicted(guard);
         // An operator may have recovered the database already, so the next poll runs at once.
+        self.connection.refresh.notify_one();
+        StoreError::WentBack
+    }
+
+    /// Notes that the store went back for a name, and returns the error. The next poll, which runs
+    /// at once, finds out whether all names went back, or whether the store is recovered already.
+    pub(crate) fn name_went_back(&self, name: &SequenceName) -> StoreError {
+        self.heartbeat.note_name_went_back(name);
         self.connection.refresh.notify_one();
         StoreError::WentBack
     }

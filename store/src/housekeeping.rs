@@ -12,9 +12,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use odometer_database::{
-    connection::Health, failure::StatementFailure, session::DatabaseConnection,
-};
+use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
 use sea_orm::DbErr;
 
 use crate::{
@@ -97,7 +95,7 @@ fn repeat(
             let Some(database) = database.upgrade() else {
                 return;
             };
-            if database.connection.health() != Health::Up {
+            if !database.is_up() {
                 pause = jittered(first);
                 continue;
             }

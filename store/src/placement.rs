@@ -58,8 +58,7 @@ impl RememberedPlacements {
 
     pub(crate) fn note(&self, name: &SequenceName, index: usize) {
         if index > 0 {
-            let mut by_name = self.by_name.lock();
-            *by_name.get_or_insert_with(name, || index) = index;
+            self.by_name.lock().insert(name.clone(), index);
         }
     }
 
@@ -295,7 +294,10 @@ impl Stores {
             let name = change.name.clone();
             let may_claim = !change.act.is_dry_run();
             for _look in 0..LOOKS {
-                let placement = self.ask(&name, may_claim).await.map_err(not_changed)?;
+                let placement = self
+                    .ask(&name, may_claim)
+                    .await
+                    .map_err(StoreError::not_changed)?;
                 let altered = match placement {
                     Placement::In(index) => {
                         self.at(index).alter(self.aimed_at(index, &change)).await
@@ -353,7 +355,7 @@ impl Stores {
             }
             let definition = Arc::new(definition);
             let claim = self.claim(&change.name, &definition, index).await;
-            if !claim.map_err(not_changed)? {
+            if !claim.map_err(StoreError::not_changed)? {
                 return Err(StoreError::Elsewhere(definition));
             }
         }
@@ -381,14 +383,5 @@ impl Stores {
             return Err(invalid("order", reason));
         }
         Ok(index)
-    }
-}
-
-/// Converts an error of the search for a name's store. In this case nothing was changed.
-fn not_changed(error: StoreError) -> StoreError {
-    if matches!(error, StoreError::Unavailable | StoreError::Deadline) {
-        StoreError::NotChanged
-    } else {
-        error
     }
 }

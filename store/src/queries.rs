@@ -101,7 +101,6 @@ impl Database {
     /// Reads the definition of a sequence that lives in this database.
     pub(crate) fn definition_of(&self, entry: &CatalogEntry) -> Result<Definition, StoreError> {
         catalog::read_definition(&entry.definition, &self.identity.label.store)
-            .map_err(|error| StoreError::Broken(error.to_string()))
     }
 
     pub(crate) async fn blocks(

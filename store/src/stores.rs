@@ -20,11 +20,11 @@ use tokio::{
 };
 
 use crate::{
-    BlockFate, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest, SeenCounter,
+    BlockFate, Contact, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest, SeenCounter,
     SequenceSummary, Serving, Source, StartError, StoreError, StoreHealth, Unpublished,
     database::Database,
     journal::recent,
-    outcome::{Contact, Following},
+    outcome::Following,
     placement::RememberedPlacements,
     settings::{OpenFor, Process, StoresSettings},
     store::Store,
@@ -403,13 +403,7 @@ impl Stores {
     ) -> BoxFuture<'a, Result<Page, StoreError>> {
         Box::pin(async move {
             let all = self.all().map(|store| store.list(prefix, after, limit));
-            let mut pages = try_join_all(all).await?;
-            if pages.len() == 1
-                && let Some(page) = pages.pop()
-            {
-                return Ok(page);
-            }
-            Ok(merged(pages, limit))
+            Ok(merged(try_join_all(all).await?, limit))
         })
     }
 

@@ -13,7 +13,7 @@ use entity::{counter, meta, sequence};
 use odometer_core::name::SequenceName;
 use odometer_database::{
     complaint::Complaint,
-    connection::{Connection, Health},
+    connection::{Connection, Contact},
     database_clock,
     failure::StatementFailure,
     monitor::Refresh,
@@ -256,11 +256,11 @@ impl Refresh for Refresher {
 
     /// Polls until the program ends.
     async fn run(mut self) {
-        let mut health = self.connection.health_changes();
+        let mut contact = self.connection.contact_changes();
         loop {
             // Nothing can be read while the database is away. When it comes back, the poll runs at
             // once.
-            if health.wait_for(|now| *now == Health::Up).await.is_err() {
+            if contact.wait_for(|now| *now == Contact::Up).await.is_err() {
                 return;
             }
             let next = Instant::now() + self.interval;
@@ -279,7 +279,7 @@ impl Refresh for Refresher {
             tokio::select! {
                 () = pause => {}
                 () = self.connection.refresh.notified() => {}
-                went = health.wait_for(|now| *now != Health::Up) => {
+                went = contact.wait_for(|now| *now != Contact::Up) => {
                     if went.is_err() {
                         return;
                     }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use entity::{block, meta};
+use entity::block;
 use migration::{Installed, JOURNAL_INDEX};
 use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
 use odometer_process::clock::now_ms;
@@ -25,6 +25,7 @@ use crate::{
     database::Database,
     housekeeping::{Chore, PassFailure, jittered, query},
     journal::pairs::{OverlapPair, is_of_before, overlap, sweep},
+    meta_row,
 };
 
 /// Names the log target of the events in this file.
@@ -278,8 +279,7 @@ async fn again(
         .filter(block::Column::Id.is_in(ids))
         .all(&database)
         .await?;
-    let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
-    let recovered_at = meta.and_then(|meta| meta.recovered_at);
+    let meta = meta_row::read(meta_row::plain(), &database).await?;
     let rows = rows.into_iter().map(|row| (row.id, row)).collect();
-    Ok((rows, recovered_at))
+    Ok((rows, meta.recovered_at))
 }

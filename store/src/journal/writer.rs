@@ -43,7 +43,7 @@ use crate::journal::{
     queue::Queue,
 };
 use crate::rows::{
-    block::{BlockFate, JournalRow},
+    block::{BlockFate, JournalRow, rest_of},
     creation_baseline::CreationBaseline,
 };
 
@@ -521,12 +521,8 @@ fn as_held(JournalLine { row, .. }: &JournalLine) -> block::Model {
 }
 
 /// Returns how many numbers of a row its holder did not issue.
-fn n_unissued(JournalLine { row, .. }: &JournalLine) -> u64 {
-    row.last
-        .checked_sub(row.next_unissued)
-        .and_then(|span| span.checked_div(row.step))
-        .and_then(|steps| u64::try_from(steps).ok())
-        .map_or(0, |steps| steps.saturating_add(1))
+fn n_unissued(line: &JournalLine) -> u64 {
+    rest_of(&line.row).map_or(0, |rest| rest.count())
 }
 
 /// Returns how many numbers a row returns to the store.

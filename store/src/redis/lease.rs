@@ -44,7 +44,10 @@ impl StrictReservation<'_> {
             return Ok(false);
         };
         let taking = self.window_task();
-        match taking.take_lease(row, window.number, self.until).await {
+        match taking
+            .take_lease(row, window.number, self.retry.until)
+            .await
+        {
             Ok(true) if self.counter.is_leased(window.number) => Ok(true),
             // The lease took so long that it is over.
             Ok(true) => {
@@ -67,7 +70,7 @@ impl StrictReservation<'_> {
         let (Some(turn), Ok(row)) = (self.counter.lease_permit(), self.row()) else {
             return;
         };
-        let (task, until) = (self.window_task(), self.until);
+        let (task, until) = (self.window_task(), self.retry.until);
         self.store.tasks().spawn(async move {
             // If the lease is not renewed, the next step asks for it and learns why.
             let _renewed = task.take_lease(row, window, until).await;
@@ -81,7 +84,7 @@ impl StrictReservation<'_> {
         let database = &self.store.database;
         let closing = database
             .connection
-            .run(self.until, |connection| row.close(connection, window));
+            .run(self.retry.until, |connection| row.close(connection, window));
         match closing.await {
             // If nothing was written, the window was already closed, or followed by another window.
             Ok(_) => Ok(()),
@@ -98,9 +101,9 @@ impl StrictReservation<'_> {
         }
         let key = self.request.key.clone();
         let database = &self.store.database;
-        let reading = database
-            .connection
-            .run(self.until, |connection| row::lease_left(connection, key));
+        let reading = database.connection.run(self.retry.until, |connection| {
+            row::lease_left(connection, key)
+        });
         let left = match reading.await {
             Ok(left) => left,
             Err(failure) => return survive(&self.request.key.sequence, &failure),
@@ -116,7 +119,7 @@ impl StrictReservation<'_> {
             // No lease lasts so long: the database's clock was set back. By our clock the lease is
             // over now.
             let row = self.row()?;
-            let ending = database.connection.run(self.until, |connection| {
+            let ending = database.connection.run(self.retry.until, |connection| {
                 row.end_lease(connection, window, left.until)
             });
             if let Err(failure) = ending.await {
@@ -144,7 +147,7 @@ impl StrictReservation<'_> {
         }
         let mut reservation = Reservation::new(&self.store.database, self.request.clone())
             .with_strict_in(StrictIn::RowAsFallback);
-        reservation.retry.until = self.until;
+        reservation.retry.until = self.retry.until;
         match Box::pin(reservation.run()).await {
             Err(StoreError::Changed(definition)) if definition.order == Order::Strict => {
                 self.counter.set_row_is_free(false);

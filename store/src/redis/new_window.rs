@@ -74,7 +74,7 @@ impl StrictReservation<'_> {
         let in_row = looked.window;
         let known = looked.known;
         let left = known.definition.left(known.seen.next_value);
-        self.check_limit(left)?;
+        self.request.want.check_handover(left)?;
         let demand = self.demand(looked.rate);
         if self.count > left {
             return Err(StoreError::Exhausted { left }.into());
@@ -94,7 +94,7 @@ impl StrictReservation<'_> {
         let database = &self.store.database;
         let opening = database
             .connection
-            .run(self.until, |connection| opening.run(connection));
+            .run(self.retry.until, |connection| opening.run(connection));
         let after = match opening.await {
             Ok(Some(after)) => after,
             Ok(None) => return Err(AttemptError::Conflict),

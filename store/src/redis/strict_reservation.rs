@@ -6,9 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_core::sizing::{self, Demand, SizeReason};
+use odometer_core::sizing::{Demand, SizeReason};
 use odometer_database::{
-    connection::Health,
     failure::StatementFailure,
     retry::{AttemptError, Retry},
 };
@@ -51,8 +50,7 @@ pub(crate) struct StrictReservation<'a> {
     pub(crate) server: Arc<RedisServer>,
     /// The counter's key in Redis.
     pub(crate) redis_key: String,
-    pub(crate) until: Instant,
-    retry: Retry,
+    pub(crate) retry: Retry,
     pub(crate) count: u64,
     /// A window that the row names, and that Redis does not have yet.
     pub(crate) awaited: Option<i64>,
@@ -91,7 +89,6 @@ impl<'a> StrictReservation<'a> {
             counter,
             server,
             redis_key,
-            until: retry.until,
             retry,
             store,
             request,
@@ -144,7 +141,7 @@ impl<'a> StrictReservation<'a> {
         if let Some(mut window) = self.counter.window() {
             // A new connection may lead to another server.
             let is_same = window.generation == generation;
-            if is_same || (!self.is_leased() && self.store.database.health() != Health::Up) {
+            if is_same || (!self.is_leased() && !self.store.database.is_up()) {
                 window.generation = generation;
                 return self.step(window).await;
             }
@@ -236,7 +233,7 @@ impl<'a> StrictReservation<'a> {
     pub(crate) async fn look(&mut self) -> Result<ReadCounter, StoreError> {
         let mut reservation = Reservation::new(&self.store.database, self.request.clone())
             .with_strict_in(StrictIn::Redis);
-        reservation.retry.until = self.until;
+        reservation.retry.until = self.retry.until;
         Box::pin(reservation.look()).await
     }
 
@@ -266,9 +263,8 @@ impl<'a> StrictReservation<'a> {
 
     /// Takes the wanted numbers from the window.
     pub(crate) async fn step(&mut self, mut window: OpenWindow) -> Attempted<Reserved> {
-        if let Want::Handover(_) = self.request.want {
-            self.check_limit(window.rest().saturating_add(window.left_in_row()?))?;
-        }
+        let left = window.rest().saturating_add(window.left_in_row()?);
+        self.request.want.check_handover(left)?;
         if self.is_leased() && !self.lease(&window).await? {
             self.counter.lose(window.number);
             return Err(AttemptError::Again);
@@ -344,7 +340,7 @@ impl<'a> StrictReservation<'a> {
                 let left = left.saturating_add(window.rest());
                 return Err(StoreError::Exhausted { left }.into());
             }
-            if self.store.database.health() != Health::Up {
+            if !self.store.database.is_up() {
                 // Smaller counts may fit.
                 return Err(StoreError::Unavailable.into());
             }
@@ -360,7 +356,7 @@ impl<'a> StrictReservation<'a> {
         let demand = self.demand(window.rate);
         let count = granted(&window.known.definition, &demand, left, missing);
         let (task, rate) = (self.window_task(), demand.rates.average());
-        let extending = task.extend(self.row()?, &window, rate, count, self.until);
+        let extending = task.extend(self.row()?, &window, rate, count, self.retry.until);
         match extending.await {
             Ok(Extended::Raised) => {
                 self.n_full = 0;
@@ -380,21 +376,6 @@ impl<'a> StrictReservation<'a> {
                 }
                 Err(error)
             }
-        }
-    }
-
-    /// Refuses a handover of more than 1/4096 of the numbers that are left.
-    pub(crate) fn check_limit(&self, left: u64) -> Result<(), StoreError> {
-        let Want::Handover(count) = self.request.want else {
-            return Ok(());
-        };
-        let limit = sizing::max_at_once(left);
-        if left == 0 {
-            Err(StoreError::Exhausted { left })
-        } else if count > limit {
-            Err(StoreError::TooLarge { limit })
-        } else {
-            Ok(())
         }
     }
 
@@ -443,7 +424,7 @@ impl<'a> StrictReservation<'a> {
 
     /// Sleeps, but not past the deadline.
     pub(crate) async fn sleep(&self, pause: Duration) {
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = self.retry.until.saturating_duration_since(Instant::now());
         tokio::time::sleep(pause.min(left)).await;
     }
 }

@@ -15,7 +15,6 @@ use odometer_core::{
     sizing::SizeReason,
 };
 use odometer_database::{
-    connection::Health,
     failure::{Cause, StatementFailure},
     retry::{AttemptError, Retry},
 };
@@ -172,7 +171,7 @@ impl<'a> Reservation<'a> {
 
     /// Checks that an attempt may begin, and returns the guard of its statements.
     fn begin(&self) -> Result<HeartbeatGuard, StoreError> {
-        if self.database.health() != Health::Up {
+        if !self.database.is_up() {
             return Err(StoreError::Unavailable);
         }
         self.database.heartbeat.guard()
@@ -361,9 +360,8 @@ impl<'a> Reservation<'a> {
             return Ok(Arc::clone(&known.definition));
         }
         let store = &self.database.identity.label.store;
-        let read = catalog::read_definition(&entry.definition, store).map_err(|error| {
+        let read = catalog::read_definition(&entry.definition, store).inspect_err(|error| {
             tracing::error!(target: TARGET, sequence = self.request.key.sequence.as_str(), error = %error, "a stored definition cannot be read");
-            StoreError::Broken(error.to_string())
         })?;
         // All periods of a sequence share one copy of the definition.
         Ok(match &self.request.counted_by {

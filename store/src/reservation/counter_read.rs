@@ -18,11 +18,13 @@ use crate::rows::{
 use sea_orm::FromQueryResult;
 
 /// A sequence, one of its counters, and this replica's heartbeat, as they were at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, FromQueryResult)]
 pub(crate) struct CounterRead {
     /// `None` if the replica's row is gone.
+    #[sea_orm(from_alias = "beat")]
     pub(crate) heartbeat: Option<i64>,
     /// `None` if there is no sequence with this name.
+    #[sea_orm(nested)]
     pub(crate) entry: Option<CatalogEntry>,
 }
 
@@ -47,15 +49,10 @@ pub(crate) async fn look(
         )
         .and_where(meta::Column::Id.eq(1))
         .to_owned();
-    let Some(row) = database.query_one(&query).await? else {
-        return Err(DbErr::RecordNotFound("meta".to_owned()));
-    };
-    let definition: Option<String> = row.try_get("", "definition")?;
-    let entry = definition.map(|_there| CatalogEntry::from_query_result(&row, ""));
-    Ok(CounterRead {
-        heartbeat: row.try_get("", "beat")?,
-        entry: entry.transpose()?,
-    })
+    match database.query_one(&query).await? {
+        Some(row) => CounterRead::from_query_result(&row, ""),
+        None => Err(DbErr::RecordNotFound("meta".to_owned())),
+    }
 }
 
 /// The place that counts sequences with strict order.

@@ -140,11 +140,9 @@ impl PeriodCreation {
             // The sequence does not exist, is not live, or has removed the period.
             return Ok(Creation::Exists);
         };
-        let definition = match Definition::from_stored(&row.definition) {
+        let definition = match catalog::parsed(&row.definition) {
             Ok(definition) => definition,
-            Err(error) => {
-                return Ok(Creation::Refused(StoreError::Broken(error.to_string())));
-            }
+            Err(error) => return Ok(Creation::Refused(error)),
         };
         let Some(baseline) = CreationBaseline::hold(transaction, &self.guard).await? else {
             return Ok(Creation::Contradicted);

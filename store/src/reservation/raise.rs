@@ -50,10 +50,6 @@ impl Reservation<'_> {
         definition: &Definition,
         left: u64,
     ) -> Result<Granted, StoreError> {
-        let exactly = |count: u64| Granted {
-            count,
-            why: SizeReason::Waiting,
-        };
         match &self.request.want {
             Want::Refill(demand) => {
                 let mut demand = *demand;
@@ -73,17 +69,16 @@ impl Reservation<'_> {
                     Ok(granted)
                 }
             }
-            Want::Exactly(count) | Want::Strict { count, .. } if *count > left => {
-                Err(StoreError::Exhausted { left })
-            }
-            Want::Exactly(count) | Want::Strict { count, .. } => Ok(exactly(*count)),
-            Want::Handover(_) if left == 0 => Err(StoreError::Exhausted { left }),
-            Want::Handover(count) if *count > sizing::max_at_once(left) => {
-                Err(StoreError::TooLarge {
-                    limit: sizing::max_at_once(left),
+            Want::Exactly(count) | Want::Strict { count, .. } | Want::Handover(count) => {
+                self.request.want.check_handover(left)?;
+                if *count > left {
+                    return Err(StoreError::Exhausted { left });
+                }
+                Ok(Granted {
+                    count: *count,
+                    why: SizeReason::Waiting,
                 })
             }
-            Want::Handover(count) => Ok(exactly(*count)),
         }
     }
 

@@ -1,12 +1,11 @@
 //! Repeats the attempts of one call, and checks what an attempt reads: the schema, the clocks, the
 //! heartbeat, and the row.
 
-use std::{future::Future, time::Instant};
+use std::{future::Future, sync::atomic::Ordering, time::Instant};
 
 use entity::worker_lease;
 use migration::{Installed, WORKER_LEASES};
 use odometer_database::{
-    connection::Health,
     failure::{Cause, StatementFailure},
     retry::{AttemptError, Retry},
     session::DatabaseConnection,
@@ -123,7 +122,7 @@ impl Database {
             | Cause::DiskFull(_) => LeaseError::Unavailable,
             Cause::Denied(text) | Cause::Server(text) => {
                 // The schema may have changed by now.
-                self.unconfirmed_leases.forget_schema();
+                self.knows_leases.store(false, Ordering::Release);
                 tracing::error!(target: TARGET, error = %text, "the database refuses a statement about a worker id");
                 LeaseError::Unavailable
             }
@@ -136,10 +135,10 @@ impl Database {
     /// # Errors
     /// `Unavailable`, `OldSchema`, or the failure of the read.
     pub(crate) async fn know_leases(&self, until: Instant) -> LeaseAttempted<()> {
-        if self.health() != Health::Up {
+        if !self.is_up() {
             return Err(LeaseError::Unavailable.into());
         }
-        if self.unconfirmed_leases.knows_schema() {
+        if self.knows_leases.load(Ordering::Acquire) {
             return Ok(());
         }
         let read = self
@@ -151,7 +150,7 @@ impl Database {
         if installed.is_none_or(|installed| installed.schema_version < WORKER_LEASES) {
             return Err(LeaseError::OldSchema.into());
         }
-        self.unconfirmed_leases.note_schema();
+        self.knows_leases.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -179,8 +178,7 @@ impl Database {
         let clock = DatabaseTime::of_a_look(read.now_ms, sent);
         self.note_clock(clock.skew_ms);
         if !guard.is_satisfied_by(read.heartbeat) {
-            self.heartbeat.contradicted(&guard);
-            self.connection.refresh.notify_one();
+            self.contradicted_by(&guard);
             return Err(LeaseError::WentBack);
         }
         self.known

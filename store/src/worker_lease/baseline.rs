@@ -10,6 +10,8 @@ use odometer_process::{
     faults::{self, Fault},
 };
 
+use sea_orm::FromQueryResult;
+
 use super::lease::{LONGEST_TTL, LeaseError, LeaseGrant, LeaseKey, MAX_AHEAD_MS, millis};
 use crate::heartbeat::HeartbeatGuard;
 
@@ -128,12 +130,12 @@ impl DatabaseTime {
 }
 
 /// What the last recovery of a database says of all its leases.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromQueryResult)]
 pub(crate) struct LeaseRecoveryMark {
     pub(crate) recovered_at: Option<i64>,
     /// No id's time begins before this, no matter what its row says. The reason is that the
     /// recovery of an older program does not raise the rows.
-    pub(crate) leases_from: i64,
+    pub(crate) leases_from: Option<i64>,
 }
 
 impl LeaseRecoveryMark {
@@ -148,7 +150,7 @@ impl LeaseRecoveryMark {
             return now_ms;
         }
         let reserved_until = row.map_or(0, |row| row.reserved_until);
-        let from_ms = Ord::max(reserved_until, self.leases_from);
+        let from_ms = Ord::max(reserved_until, self.leases_from.unwrap_or(0));
         if is_named {
             return Ord::max(from_ms, named_from(self.recovered_at));
         }

@@ -24,7 +24,7 @@ use super::{
     look, statements,
     token::Token,
 };
-use crate::database::Database;
+use crate::{database::Database, meta_row};
 
 /// A call for a lease that is under way in one database.
 struct LeaseCall {
@@ -126,9 +126,10 @@ impl Database {
         let id = (&call.wanted.pool, unsigned(worker));
         self.check_row(id, row.as_ref(), &baseline)?;
         if pool.read.compatible_from < WORKER_LEASES {
-            let raising = self
-                .connection
-                .run(call.until, statements::keep_older_programs_out);
+            // The recovery of an older program voids no leases.
+            let raising = self.connection.run(call.until, |database| async move {
+                meta_row::keep_older_programs_out(&database, WORKER_LEASES).await
+            });
             raising.await.map_err(certain)?;
         }
         self.take(call, worker, version, row.as_ref(), baseline)

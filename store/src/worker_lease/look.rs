@@ -16,31 +16,18 @@ use crate::{heartbeat::HeartbeatGuard, rows::creation_baseline::version_at};
 const OF_LATE_MS: i64 = 86_400_000;
 
 /// What each look reads of the database as a whole.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromQueryResult)]
 pub(crate) struct LeaseRead {
     /// The database's clock (Unix ms).
     pub(crate) now_ms: i64,
     /// This replica's heartbeat, which shows that the database has not gone back. `None` if its row
     /// is gone.
+    #[sea_orm(from_alias = "beat")]
     pub(crate) heartbeat: Option<i64>,
+    #[sea_orm(nested)]
     pub(crate) recovery_mark: LeaseRecoveryMark,
     /// The oldest program that can work with the database, by its schema.
     pub(crate) compatible_from: i32,
-}
-
-impl LeaseRead {
-    fn of(row: &QueryResult) -> Result<Self, DbErr> {
-        let leases_from: Option<i64> = row.try_get("", "leases_from")?;
-        Ok(Self {
-            now_ms: row.try_get("", "now_ms")?,
-            heartbeat: row.try_get("", "beat")?,
-            recovery_mark: LeaseRecoveryMark {
-                recovered_at: row.try_get("", "recovered_at")?,
-                leases_from: leases_from.unwrap_or(0),
-            },
-            compatible_from: row.try_get("", "compatible_from")?,
-        })
-    }
 }
 
 /// What is read of a pool, in one statement.
@@ -62,7 +49,7 @@ impl PoolSummary {
             Ok(read.and_then(|read| u32::try_from(read).ok()))
         };
         Ok(Self {
-            read: LeaseRead::of(row)?,
+            read: LeaseRead::from_query_result(row, "")?,
             bits: id("bits")?,
             lowest: id("lowest")?,
             highest: id("highest")?,
@@ -117,7 +104,7 @@ pub(crate) async fn read_lease(
         .to_owned();
     let row = only_row(&database, &query).await?;
     let lease = Option::<Model>::from_query_result(&row, "")?;
-    Ok((LeaseRead::of(&row)?, lease))
+    Ok((LeaseRead::from_query_result(&row, "")?, lease))
 }
 
 /// Selects what each look reads of the database.

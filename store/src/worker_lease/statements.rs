@@ -4,7 +4,6 @@
 //! after another writer, does nothing.
 
 use entity::{meta, worker_lease};
-use migration::WORKER_LEASES;
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
@@ -134,18 +133,6 @@ pub(crate) async fn create(
         .select_from(row)
         .map_err(|error| DbErr::Custom(error.to_string()))?;
     Ok(database.execute(&insert).await?.rows_affected() == 1)
-}
-
-/// Keeps programs out that know of no worker ids, because their recovery of a database voids no
-/// leases.
-pub(crate) async fn keep_older_programs_out(database: DatabaseConnection) -> Result<(), DbErr> {
-    meta::Entity::update_many()
-        .col_expr(meta::Column::CompatibleFrom, Expr::val(WORKER_LEASES))
-        .filter(meta::Column::Id.eq(1))
-        .filter(meta::Column::CompatibleFrom.lt(WORKER_LEASES))
-        .exec(&database)
-        .await?;
-    Ok(())
 }
 
 /// Reserves more time for the holder of the token. Returns false if the row is not as it was seen.

@@ -33,8 +33,6 @@ const AT_ONCE: usize = 500;
 #[derive(Debug, Default)]
 pub(crate) struct UnconfirmedLeases {
     leases: Mutex<BoundedMap<(String, i32), UnconfirmedLease, MAX>>,
-    /// Whether the schema was found to have leases.
-    knows_schema: AtomicBool,
     /// Whether the log has said that the database's clock is far ahead of ours.
     has_said_ahead: AtomicBool,
 }
@@ -61,18 +59,6 @@ struct UnconfirmedLease {
 }
 
 impl UnconfirmedLeases {
-    pub(crate) fn knows_schema(&self) -> bool {
-        self.knows_schema.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn note_schema(&self) {
-        self.knows_schema.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn forget_schema(&self) {
-        self.knows_schema.store(false, Ordering::Release);
-    }
-
     /// Says whether it is news that the database's clock is far ahead.
     pub(crate) fn note_ahead(&self, is_ahead: bool) -> bool {
         let was_said = self.has_said_ahead.swap(is_ahead, Ordering::AcqRel);
@@ -141,15 +127,11 @@ impl UnconfirmedLeases {
     }
 }
 
-/// Looks after the leases that were given.
-pub(crate) async fn watch(database: Arc<Database>) {
-    if !database.heartbeat.has_gone_back() {
-        look_for(&database).await;
-    }
-}
-
 /// Checks that the leases that were given are there.
-async fn look_for(database: &Arc<Database>) {
+pub(crate) async fn watch(database: Arc<Database>) {
+    if database.heartbeat.has_gone_back() {
+        return;
+    }
     let (n_recoveries, due) = (
         database.heartbeat.n_recoveries(),
         database.unconfirmed_leases.due(&database.heartbeat),
