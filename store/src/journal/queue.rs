@@ -4,16 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::rows::block::BlockFate;
 
-/// Bounds how many callers may wait for the journal at once. It is more than the names that are
-/// unloaded together.
-const MAX_MARKS: usize = 65_536;
-
 /// The counts that the sending end and the writer share.
 pub(crate) struct Queue {
     capacity: usize,
     n_rows: AtomicUsize,
-    /// The marks of callers who wait for everything before their mark.
-    n_marks: AtomicUsize,
     /// The numbers of the rows that return some.
     n_returning: AtomicU64,
     /// Whether the last attempt to write rows failed.
@@ -25,7 +19,6 @@ impl Queue {
         Self {
             capacity,
             n_rows: AtomicUsize::new(0),
-            n_marks: AtomicUsize::new(0),
             n_returning: AtomicU64::new(0),
             is_failing: AtomicBool::new(false),
         }
@@ -57,19 +50,6 @@ impl Queue {
     pub(crate) fn leave(&self, n_rows: usize, n_numbers: u64) {
         self.n_rows.fetch_sub(n_rows, Ordering::Relaxed);
         self.n_returning.fetch_sub(n_numbers, Ordering::Relaxed);
-    }
-
-    /// Counts one more mark. Returns false if there are too many.
-    pub(crate) fn enter_mark(&self) -> bool {
-        let with_one_more =
-            |n_marks: usize| (n_marks < MAX_MARKS).then_some(n_marks.saturating_add(1));
-        self.n_marks
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_one_more)
-            .is_ok()
-    }
-
-    pub(crate) fn leave_mark(&self) {
-        self.n_marks.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn note_failing(&self, is_failing: bool) {
@@ -104,14 +84,5 @@ mod tests {
         queue.leave(3, 10);
         assert!(queue.enter(returned, 10) && queue.enter(BlockFate::Spent, 0));
         assert_eq!((queue.n_rows(), queue.n_returning()), (2, 10));
-    }
-
-    #[test]
-    fn those_who_wait_for_a_journal_that_is_not_written_are_bounded() {
-        let queue = Queue::new(2);
-        assert!((0..MAX_MARKS).all(|_| queue.enter_mark()));
-        assert!(!queue.enter_mark());
-        queue.leave_mark();
-        assert!(queue.enter_mark());
     }
 }

@@ -28,12 +28,13 @@ use odometer_process::{
     faults::{self, Fault},
     metrics::{AbandonedCause, Metrics},
 };
+use parking_lot::Mutex;
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
     QueryFilter, QuerySelect,
     sea_query::{CaseStatement, Expr, ExprTrait, OnConflict},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::error::StoreError;
@@ -59,17 +60,19 @@ const BACKOFF: Duration = Duration::from_millis(250);
 /// journal has a deadline of its own.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-enum JournalEntry {
-    Write(JournalRow, BlockFate),
-    /// Answered when everything that was queued before it is in the database.
-    Flush(oneshot::Sender<()>),
-}
-
 /// The sending end of the queue.
 pub(crate) struct Journal {
-    entries: mpsc::UnboundedSender<JournalEntry>,
+    sent: Mutex<SentRows>,
+    /// How many of the rows that were sent are done: in the database, or dropped.
+    n_done: watch::Receiver<usize>,
     queue: Arc<Queue>,
     metrics: Arc<Metrics>,
+}
+
+/// The way to the writer. Rows are counted in the order in which they are sent.
+struct SentRows {
+    rows: mpsc::UnboundedSender<(JournalRow, BlockFate)>,
+    n_sent: usize,
 }
 
 impl Journal {
@@ -81,7 +84,8 @@ impl Journal {
         capacity: usize,
         metrics: Arc<Metrics>,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (entries, receiver) = mpsc::unbounded_channel();
+        let (rows, receiver) = mpsc::unbounded_channel();
+        let (done, n_done) = watch::channel(0);
         let queue = Arc::new(Queue::new(capacity));
         let writer = Writer {
             connection,
@@ -91,11 +95,12 @@ impl Journal {
             metrics: Arc::clone(&metrics),
         };
         let journal = Self {
-            entries,
+            sent: Mutex::new(SentRows { rows, n_sent: 0 }),
+            n_done,
             queue,
             metrics,
         };
-        (journal, writer.write(receiver))
+        (journal, writer.write(receiver, done))
     }
 
     /// Queues a row.
@@ -106,7 +111,7 @@ impl Journal {
     pub(crate) fn write(&self, row: JournalRow, fate: BlockFate) {
         let n_numbers = n_returned(&row, fate);
         let is_in = self.queue.enter(fate, n_numbers);
-        if is_in && self.entries.send(JournalEntry::Write(row, fate)).is_ok() {
+        if is_in && self.send(row, fate) {
             return;
         }
         self.metrics.journal_rows_dropped.increment(1);
@@ -121,6 +126,13 @@ impl Journal {
         }
     }
 
+    /// Sends a row that is in the queue. Returns whether the writer is there.
+    fn send(&self, row: JournalRow, fate: BlockFate) -> bool {
+        let mut sent = self.sent.lock();
+        sent.n_sent += 1;
+        sent.rows.send((row, fate)).is_ok()
+    }
+
     /// Returns how many numbers wait to be returned.
     pub(crate) fn n_returning(&self) -> u64 {
         self.queue.n_returning()
@@ -128,17 +140,10 @@ impl Journal {
 
     /// Waits until everything that was queued is in the database. Cancelling it loses nothing.
     pub(crate) async fn flush(&self) {
-        // The marks of callers who gave up waiting stay until everything before them is written.
-        while !self.queue.enter_mark() {
-            tokio::time::sleep(BACKOFF).await;
-        }
-        let (done, waiting) = oneshot::channel();
+        let n_sent = self.sent.lock().n_sent;
+        let mut n_done = self.n_done.clone();
         // The writer is gone only if the runtime is gone, and then nothing is left to wait for.
-        if self.entries.send(JournalEntry::Flush(done)).is_ok() {
-            let _gone = waiting.await;
-        } else {
-            self.queue.leave_mark();
-        }
+        let _gone = n_done.wait_for(|n_done| *n_done >= n_sent).await;
     }
 
     pub(crate) fn n_queued(&self) -> usize {
@@ -155,24 +160,18 @@ struct Writer {
 }
 
 impl Writer {
-    async fn write(self, mut receiver: mpsc::UnboundedReceiver<JournalEntry>) {
-        let mut entries = Vec::with_capacity(ROWS_AT_ONCE);
+    /// Writes the rows in the order in which they were sent, and counts in `done` how many are done.
+    async fn write(
+        self,
+        mut receiver: mpsc::UnboundedReceiver<(JournalRow, BlockFate)>,
+        done: watch::Sender<usize>,
+    ) {
+        let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
         let mut pace = Pace::new();
-        while receiver.recv_many(&mut entries, ROWS_AT_ONCE).await > 0 {
-            let mut flushed = Vec::new();
-            let mut backlog = Backlog::default();
-            for entry in entries.drain(..) {
-                match entry {
-                    JournalEntry::Write(row, fate) => backlog.push(row, fate),
-                    JournalEntry::Flush(done) => flushed.push(done),
-                }
-            }
-            self.write_all(backlog, &mut pace).await;
-            for done in flushed {
-                self.queue.leave_mark();
-                // A caller that stopped waiting needs no answer.
-                let _gone = done.send(());
-            }
+        while receiver.recv_many(&mut rows, ROWS_AT_ONCE).await > 0 {
+            let n_rows = rows.len();
+            self.write_all(Backlog::of(rows.drain(..)), &mut pace).await;
+            done.send_modify(|n_done| *n_done += n_rows);
         }
     }
 
@@ -566,5 +565,55 @@ fn model(row: &JournalRow, fate: BlockFate, holder: &str) -> block::Model {
         reserved_at: row.reserved_at,
         fate: fate.word().to_owned(),
         next_unissued: fate.next_unissued(row.block),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+    use odometer_core::{block::Block, name::SequenceName, period::CounterKey};
+
+    use super::*;
+    use crate::settings::Source;
+
+    #[test]
+    fn a_flush_waits_for_the_rows_before_it_and_for_no_later_one() {
+        let (rows, receiver) = mpsc::unbounded_channel();
+        let (done, n_done) = watch::channel(0);
+        let journal = Journal {
+            sent: Mutex::new(SentRows { rows, n_sent: 0 }),
+            n_done,
+            queue: Arc::new(Queue::new(9)),
+            metrics: Arc::new(Metrics::new()),
+        };
+        let write = || {
+            let row = JournalRow {
+                id: Uuid::now_v7(),
+                key: CounterKey::whole(SequenceName::parse("orders").unwrap()),
+                block: Block::new(1, 10, 1).unwrap(),
+                source: Source::default(),
+                reserved_at: 0,
+                recovered_at: None,
+            };
+            journal.write(row, BlockFate::Held);
+        };
+        assert_eq!(journal.flush().now_or_never(), Some(()));
+        write();
+        write();
+        let mut flush = pin!(journal.flush());
+        assert_eq!(flush.as_mut().now_or_never(), None);
+        write();
+        done.send_modify(|n_done| *n_done += 1);
+        assert_eq!(flush.as_mut().now_or_never(), None);
+        done.send_modify(|n_done| *n_done += 1);
+        assert_eq!(flush.now_or_never(), Some(()));
+        // Nobody waits for a writer that is gone.
+        let mut flush = pin!(journal.flush());
+        assert_eq!(flush.as_mut().now_or_never(), None);
+        drop((receiver, done));
+        assert_eq!(flush.now_or_never(), Some(()));
     }
 }
