@@ -149,7 +149,7 @@ impl Database {
         let (journal, writing) = Journal::new(
             Arc::clone(&connection),
             Arc::clone(&heartbeat),
-            holder.to_string(),
+            Arc::clone(&holder),
             settings.journal_queue,
             Arc::clone(&metrics),
         );

@@ -223,11 +223,6 @@ impl Heartbeat {
         self.state.lock().recovered_at
     }
 
-    /// Returns whether this process has seen a recovery. If it has, it may create lost names again.
-    pub(crate) fn has_recovered(&self) -> bool {
-        self.state.lock().n_recoveries > 0
-    }
-
     /// Notes that the store contradicts a guard. From now on nothing is reserved for any name.
     pub(crate) fn contradicted(&self, guard: &HeartbeatGuard) {
         self.note_went_back_in(

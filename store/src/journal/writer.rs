@@ -80,7 +80,7 @@ impl Journal {
     pub(crate) fn new(
         connection: Arc<Connection>,
         heartbeat: Arc<Heartbeat>,
-        holder: String,
+        holder: Arc<str>,
         capacity: usize,
         metrics: Arc<Metrics>,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
@@ -154,7 +154,7 @@ impl Journal {
 struct Writer {
     connection: Arc<Connection>,
     heartbeat: Arc<Heartbeat>,
-    holder: String,
+    holder: Arc<str>,
     queue: Arc<Queue>,
     metrics: Arc<Metrics>,
 }
@@ -186,12 +186,13 @@ impl Writer {
             }
             let n_numbers = rows.iter().map(|(row, fate)| n_returned(row, *fate)).sum();
             let batch = Arc::new(JournalWrite {
-                rows: Rows::of(&rows, &self.holder),
+                rows: rows.into_iter().cloned().collect(),
+                holder: Arc::clone(&self.holder),
                 is_given_up: AtomicBool::new(false),
             });
             let failure = match self.attempt(&batch, is_in_doubt).await {
                 Ok(outcome) => {
-                    self.count(&batch, outcome);
+                    self.count(outcome);
                     self.queue.note_failing(false);
                     self.queue.leave(n_rows, n_numbers);
                     backlog.written(n_rows);
@@ -243,14 +244,14 @@ impl Writer {
         Ok(batch.forgotten())
     }
 
-    fn count(&self, batch: &JournalWrite, outcome: Outcome) {
+    fn count(&self, outcome: Outcome) {
         let Outcome {
+            n_rows,
             n_rows_dropped,
             n_lost,
             n_recovered,
         } = outcome;
-        let n_written = batch.rows.len().saturating_sub(n_rows_dropped);
-        self.metrics.journal_rows_written.increment(n_written);
+        self.metrics.journal_rows_written.increment(n_rows);
         self.metrics.journal_rows_dropped.increment(n_rows_dropped);
         let abandoned = |cause: AbandonedCause| self.metrics.abandoned(cause);
         abandoned(AbandonedCause::Uncertain).increment(n_lost);
@@ -266,9 +267,11 @@ impl Writer {
     }
 }
 
-/// The outcome of one write, besides the rows that were written.
-#[derive(Clone, Copy, Debug, Default)]
+/// The outcome of one write.
+#[derive(Clone, Copy, Debug)]
 struct Outcome {
+    /// Rows that were written.
+    n_rows: u64,
     /// Rows of blocks that were reserved before a recovery.
     n_rows_dropped: u64,
     /// Numbers of these rows that were to be returned.
@@ -279,7 +282,8 @@ struct Outcome {
 
 /// One write of several rows.
 struct JournalWrite {
-    rows: Rows,
+    rows: Vec<(JournalRow, BlockFate)>,
+    holder: Arc<str>,
     /// Set when the writer no longer waits for the attempt. Another attempt may have been made
     /// since.
     is_given_up: AtomicBool,
@@ -288,9 +292,11 @@ struct JournalWrite {
 impl JournalWrite {
     /// Returns the outcome if only these rows are written.
     fn outcome(&self, written: &Rows) -> Outcome {
+        let all = Rows::of(self.rows.iter(), &self.holder);
         Outcome {
-            n_rows_dropped: self.rows.len().saturating_sub(written.len()),
-            n_recovered: self.rows.n_unissued().saturating_sub(written.n_unissued()),
+            n_rows: written.len(),
+            n_rows_dropped: all.len().saturating_sub(written.len()),
+            n_recovered: all.n_unissued().saturating_sub(written.n_unissued()),
             n_lost: 0,
         }
     }
@@ -320,7 +326,11 @@ impl JournalWrite {
             return Ok(None);
         };
         self.is_still_wanted()?;
-        let rows = self.rows.reserved_since(baseline.recovered_at());
+        let recovered_at = baseline.recovered_at();
+        let is_since = |(row, _): &&(JournalRow, BlockFate)| {
+            row.recovered_at == recovered_at || faults::is(Fault::RecoveryKeepsMemory)
+        };
+        let rows = Rows::of(self.rows.iter().filter(is_since), &self.holder);
         let mut outcome = self.outcome(&rows);
         if faults::is(Fault::JournalInParts) {
             transaction.rollback().await?;
@@ -342,60 +352,39 @@ impl JournalWrite {
     }
 }
 
-/// A row, and the last recovery that was seen before its block was reserved.
-#[derive(Clone)]
-struct JournalLine {
-    row: block::Model,
-    recovered_at: Option<i64>,
-}
-
 /// The rows of one write, sorted by the way in which they are written.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Rows {
     /// Rows that the database has not seen. If their block was spent meanwhile, they have this
     /// fate.
-    fresh: Vec<JournalLine>,
+    fresh: Vec<block::Model>,
     /// Rows of spent blocks whose first row was in an earlier write.
-    spent: Vec<JournalLine>,
+    spent: Vec<block::Model>,
     /// Rows of returned blocks, whichever write had their first row.
-    returned: Vec<JournalLine>,
+    returned: Vec<block::Model>,
 }
 
 impl Rows {
-    fn of(rows: &[&(JournalRow, BlockFate)], holder: &str) -> Self {
+    fn of<'a>(rows: impl Iterator<Item = &'a (JournalRow, BlockFate)>, holder: &str) -> Self {
         let mut sorted = Self::default();
         let mut fresh: HashMap<Uuid, usize> = HashMap::new();
-        for &&(ref row, fate) in rows {
-            let line = JournalLine {
-                row: model(row, fate, holder),
-                recovered_at: row.recovered_at,
-            };
+        for (row, fate) in rows {
+            let written = model(row, *fate, holder);
             match (fresh.get(&row.id), fate) {
-                (_, BlockFate::Returned { .. }) => sorted.returned.push(line),
+                (_, BlockFate::Returned { .. }) => sorted.returned.push(written),
                 (Some(at), _) => {
                     if let Some(known) = sorted.fresh.get_mut(*at) {
-                        *known = line;
+                        *known = written;
                     }
                 }
                 (None, BlockFate::Held | BlockFate::HandedOver) => {
                     fresh.insert(row.id, sorted.fresh.len());
-                    sorted.fresh.push(line);
+                    sorted.fresh.push(written);
                 }
-                (None, BlockFate::Spent) => sorted.spent.push(line),
+                (None, BlockFate::Spent) => sorted.spent.push(written),
             }
         }
         sorted
-    }
-
-    /// Returns the rows of blocks that were reserved since the last recovery.
-    fn reserved_since(&self, recovered_at: Option<i64>) -> Self {
-        let mut rows = self.clone();
-        for lines in [&mut rows.fresh, &mut rows.spent, &mut rows.returned] {
-            lines.retain(|line| {
-                line.recovered_at == recovered_at || faults::is(Fault::RecoveryKeepsMemory)
-            });
-        }
-        rows
     }
 
     fn len(&self) -> u64 {
@@ -414,7 +403,7 @@ impl Rows {
         is_in_doubt: bool,
         database: &impl ConnectionTrait,
     ) -> Result<u64, DbErr> {
-        insert(models(&self.fresh), database).await?;
+        insert(&self.fresh, database).await?;
         self.write_spent(database).await?;
         self.write_returned(is_in_doubt, database).await
     }
@@ -434,7 +423,7 @@ impl Rows {
             if usize::try_from(changed.rows_affected) != Ok(self.spent.len()) {
                 // Some rows are missing because a full queue dropped them. Others are spent by an
                 // earlier attempt.
-                insert(models(&self.spent), database).await?;
+                insert(&self.spent, database).await?;
             }
         }
         Ok(())
@@ -459,8 +448,8 @@ impl Rows {
             return self.n_gone(database).await;
         }
         // A full queue dropped the `held` rows of these blocks.
-        let held = self.returned.iter().map(as_held);
-        insert(held, database).await?;
+        let held: Vec<block::Model> = self.returned.iter().map(as_held).collect();
+        insert(&held, database).await?;
         self.give_back(database).await?;
         Ok(0)
     }
@@ -470,8 +459,8 @@ impl Rows {
         let next_unissued = self
             .returned
             .iter()
-            .fold(CaseStatement::new(), |cases, line| {
-                cases.case(block::Column::Id.eq(line.row.id), line.row.next_unissued)
+            .fold(CaseStatement::new(), |cases, row| {
+                cases.case(block::Column::Id.eq(row.id), row.next_unissued)
             })
             .finally(Expr::col(block::Column::NextUnissued));
         let changed = block::Entity::update_many()
@@ -495,23 +484,16 @@ impl Rows {
             .await?
             .into_iter()
             .collect();
-        let gone = self
-            .returned
-            .iter()
-            .filter(|line| !there.contains(&line.row.id));
+        let gone = self.returned.iter().filter(|row| !there.contains(&row.id));
         Ok(gone.map(n_unissued).sum())
     }
 }
 
-fn ids(lines: &[JournalLine]) -> impl Iterator<Item = Uuid> {
-    lines.iter().map(|line| line.row.id)
+fn ids(rows: &[block::Model]) -> impl Iterator<Item = Uuid> {
+    rows.iter().map(|row| row.id)
 }
 
-fn models(lines: &[JournalLine]) -> impl Iterator<Item = block::Model> {
-    lines.iter().map(|line| line.row.clone())
-}
-
-fn as_held(JournalLine { row, .. }: &JournalLine) -> block::Model {
+fn as_held(row: &block::Model) -> block::Model {
     block::Model {
         fate: BlockFate::Held.word().to_owned(),
         next_unissued: row.first,
@@ -520,8 +502,8 @@ fn as_held(JournalLine { row, .. }: &JournalLine) -> block::Model {
 }
 
 /// Returns how many numbers of a row its holder did not issue.
-fn n_unissued(line: &JournalLine) -> u64 {
-    rest_of(&line.row).map_or(0, |rest| rest.count())
+fn n_unissued(row: &block::Model) -> u64 {
+    rest_of(row).map_or(0, |rest| rest.count())
 }
 
 /// Returns how many numbers a row returns to the store.
@@ -532,17 +514,12 @@ fn n_returned(row: &JournalRow, fate: BlockFate) -> u64 {
     }
 }
 
-async fn insert(
-    rows: impl Iterator<Item = block::Model>,
-    database: &impl ConnectionTrait,
-) -> Result<(), DbErr> {
-    let rows: Vec<block::ActiveModel> = rows
-        .map(|row| row.into_active_model().reset_all())
-        .collect();
+async fn insert(rows: &[block::Model], database: &impl ConnectionTrait) -> Result<(), DbErr> {
     if rows.is_empty() {
         return Ok(());
     }
-    block::Entity::insert_many(rows)
+    let rows = rows.iter().cloned();
+    block::Entity::insert_many(rows.map(|row| row.into_active_model().reset_all()))
         .on_conflict(
             OnConflict::column(block::Column::Id)
                 .do_nothing_on([block::Column::Id])

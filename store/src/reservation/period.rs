@@ -106,10 +106,10 @@ impl Reservation<'_> {
     }
 
     /// Returns whether what is missing may be created: this process has never seen it, or the
-    /// database was recovered since.
+    /// database was recovered since this process started.
     pub(crate) fn may_be_created(&self) -> bool {
         self.request.last_seen.is_none()
-            || self.database.heartbeat.has_recovered()
+            || self.database.heartbeat.n_recoveries() > 0
             || faults::is(Fault::NoWentBackChecks)
     }
 }

@@ -77,18 +77,16 @@ async fn on<T>(
     settings: &DatabaseSettings,
     work: impl AsyncFnOnce(&DatabaseConnection) -> Result<T, sea_orm::DbErr>,
 ) -> Result<T, StartError> {
-    let outcome = on_target(settings, work).await;
-    outcome.map_err(|error| error.of(&settings.identity.label))
-}
-
-async fn on_target<T>(
-    settings: &DatabaseSettings,
-    work: impl AsyncFnOnce(&DatabaseConnection) -> Result<T, sea_orm::DbErr>,
-) -> Result<T, StartError> {
-    let target = Target::parse(&settings.url)?;
-    let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
-    let bounds = &settings.bounds.statement;
-    let (acquire, longest) = (bounds.acquire, Some(bounds.timeout));
-    let outcome = DatabaseConnection::once(&target, acquire, longest, Target::single, work).await?;
-    outcome.map_err(|error| fitness_of(&StatementFailure::from(error)).into())
+    let working = async {
+        let target = Target::parse(&settings.url)?;
+        let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
+        let bounds = &settings.bounds.statement;
+        let (acquire, longest) = (bounds.acquire, Some(bounds.timeout));
+        let done = DatabaseConnection::once(&target, acquire, longest, Target::single, work);
+        let done = done.await?.map_err(StatementFailure::from);
+        done.map_err(|failure| StartError::from(fitness_of(&failure)))
+    };
+    working
+        .await
+        .map_err(|error| error.of(&settings.identity.label))
 }
