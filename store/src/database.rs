@@ -200,14 +200,7 @@ impl Database {
             self.fatal.clone(),
             (counted.up.clone(), counted.durability_weak.clone()),
             MonitoredTables::new(target, self.identity.clone(), settings.clone()),
-            Refresher::new(
-                Arc::clone(&self.connection),
-                Arc::clone(&self.heartbeat),
-                settings,
-                &self.identity,
-                (tell, process.recoveries.clone()),
-                counted.clone(),
-            ),
+            Refresher::new(self, tell, process.recoveries.clone()),
         );
         first_look(&self.connection).await;
         self.fatal.borrow().clone().map_or(Ok(()), Err)

@@ -134,9 +134,8 @@ impl Stores {
         index: usize,
         mut definition: Arc<Definition>,
     ) -> Result<Placement, StoreError> {
-        if let Some(store) = self.names.get(index)
-            && definition.store != **store
-        {
+        let store = &self.at(index).name;
+        if definition.store != **store {
             Arc::make_mut(&mut definition).store = store.to_string();
         }
         match self.at(0).claim(name, &definition).await? {
@@ -320,8 +319,8 @@ impl Stores {
     /// that names no store does not move the name.
     fn aimed_at(&self, index: usize, change: &ChangeRequest) -> Arc<ChangeRequest> {
         let mut change = change.clone();
+        let store = &self.at(index).name;
         if let Act::Define { template, .. } = &mut change.act
-            && let Some(store) = self.names.get(index)
             && template.store != **store
         {
             Arc::make_mut(template).store = store.to_string();
@@ -368,9 +367,10 @@ impl Stores {
         let invalid =
             |field, reason| StoreError::Definition(DefinitionError::Invalid { field, reason });
         let Some(index) = self.index_of(&definition.store) else {
+            let names: Vec<&str> = self.all().map(|store| &*store.name).collect();
             let reason = format!(
                 "must be a store of the configuration, one of {}",
-                self.names.join(", ")
+                names.join(", ")
             );
             return Err(invalid("store", reason));
         };

@@ -49,8 +49,6 @@ pub struct Stores {
     default: Arc<Store>,
     /// The other stores, in the order of the configuration.
     others: Vec<Arc<Store>>,
-    /// The names of all stores, the default store first, in the order of the configuration.
-    pub(crate) names: Vec<Arc<str>>,
     pub(crate) placements: RememberedPlacements,
     /// The name of this process in the journals.
     holder: Arc<str>,
@@ -98,7 +96,6 @@ impl Stores {
             Ok(Arc::new(Self {
                 default,
                 others: stores.collect(),
-                names: settings.names().into_iter().map(Arc::from).collect(),
                 placements: RememberedPlacements::default(),
                 holder: process.holder,
                 started: Instant::now(),
@@ -123,7 +120,7 @@ impl Stores {
 
     /// Returns the index of a store in the configuration.
     pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|known| **known == *name)
+        self.all().position(|store| *store.name == *name)
     }
 
     /// Returns whether a database belongs to the store of this name.
@@ -148,8 +145,7 @@ impl Stores {
         Box::pin(async move {
             let mut waiting: Vec<_> = self
                 .all()
-                .zip(&self.names)
-                .map(|(store, name)| Box::pin(async move { (name, store.fatal().await) }))
+                .map(|store| Box::pin(async move { (&store.name, store.fatal().await) }))
                 .collect();
             while !waiting.is_empty() {
                 let ((name, error), _, others) = select_all(waiting).await;

@@ -28,9 +28,8 @@ use sea_orm::{
 use tokio::sync::mpsc;
 
 use crate::{
-    StoreLimits,
+    database::Database,
     heartbeat::{self, Heartbeat},
-    identity::DatabaseIdentity,
     outcome::{Changed, News, SeenRecovery},
     rows::catalog,
     settings::Source,
@@ -75,20 +74,18 @@ pub(crate) struct Refresher {
 
 impl Refresher {
     pub(crate) fn new(
-        connection: Arc<Connection>,
-        heartbeat: Arc<Heartbeat>,
-        settings: &StoreLimits,
-        identity: &DatabaseIdentity,
-        (tell, recoveries): (mpsc::Sender<News>, mpsc::UnboundedSender<SeenRecovery>),
-        counted: DatabaseMetrics,
+        database: &Database,
+        tell: mpsc::Sender<News>,
+        recoveries: mpsc::UnboundedSender<SeenRecovery>,
     ) -> Self {
+        let settings = &database.settings;
         Self {
-            connection,
-            heartbeat,
+            connection: Arc::clone(&database.connection),
+            heartbeat: Arc::clone(&database.heartbeat),
             tell,
             recoveries,
-            store: Arc::clone(&identity.label.store),
-            source: identity.source,
+            store: Arc::clone(&database.identity.label.store),
+            source: database.identity.source,
             // Half of it, so that every replica knows a change within the whole of it.
             interval: settings.definition_refresh / 2,
             time_limit: settings.statement.timeout + settings.statement.acquire,
@@ -97,7 +94,7 @@ impl Refresher {
             deleted_old_at: None,
             has_complained: false,
             older_recovery: Complaint::default(),
-            counted,
+            counted: database.counted.clone(),
         }
     }
 
@@ -106,7 +103,8 @@ impl Refresher {
         if meta.recovered_at > self.heartbeat.recovered_at() {
             self.recover(&meta).await?;
         } else if let Some(how) = self.what_went_back(&meta) {
-            self.heartbeat.note_went_back(how);
+            let n_recoveries = self.heartbeat.n_recoveries();
+            self.heartbeat.note_went_back(n_recoveries, how);
             self.complain_of_older_recovery(&meta);
         }
         let raised = self

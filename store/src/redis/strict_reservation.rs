@@ -108,17 +108,16 @@ impl<'a> StrictReservation<'a> {
     pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
         loop {
             self.request.progress.count_attempt();
-            let error = match self.attempt().await {
-                Ok(reserved) => return Ok(reserved),
-                Err(error) => error,
-            };
-            if matches!(error, AttemptError::Conflict | AttemptError::Failed(_)) {
+            let outcome = self.attempt().await;
+            if let Err(AttemptError::Conflict | AttemptError::Failed(_)) = outcome {
                 self.n_conflicts = self.n_conflicts.saturating_add(1);
             }
             let name = &self.request.key.sequence;
             let judge = |failure: &StatementFailure| survive(name, failure);
-            let going_on = self.retry.after(error, judge, StoreError::Deadline);
-            going_on.await?;
+            let reserved = self.retry.after(outcome, judge, StoreError::Deadline);
+            if let Some(reserved) = reserved.await? {
+                return Ok(reserved);
+            }
             self.store.database.metrics.reservation_retries.increment(1);
         }
     }

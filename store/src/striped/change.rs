@@ -67,15 +67,12 @@ impl Store {
             };
             let outcome = Box::pin(self.attempt(&change)).await;
             drop(alone);
-            let error = match outcome {
-                Ok(altered) => {
-                    self.note_altered(&change.name, &altered);
-                    return Ok(altered);
-                }
-                Err(error) => error,
-            };
             let judge = |_failure: &StatementFailure| Ok(());
-            retry.after(error, judge, StoreError::NotChanged).await?;
+            let altered = retry.after(outcome, judge, StoreError::NotChanged);
+            if let Some(altered) = altered.await? {
+                self.note_altered(&change.name, &altered);
+                return Ok(altered);
+            }
         }
     }
 

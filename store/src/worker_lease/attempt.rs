@@ -88,18 +88,16 @@ impl Database {
                 Ok(()) => attempt(n_conflicts).await,
                 Err(error) => Err(error),
             };
-            let error = match outcome {
-                Ok(done) => return Ok(done),
-                Err(error) => error,
-            };
-            n_conflicts += u32::from(matches!(error, AttemptError::Conflict));
+            n_conflicts += u32::from(matches!(outcome, Err(AttemptError::Conflict)));
             let judge = |failure: &StatementFailure| {
                 // Whether the statement may be in the database counts for every cause.
                 call.note(failure);
                 self.judge(failure)
             };
-            let going_on = retry.after(error, judge, LeaseError::Deadline).await;
-            going_on.map_err(|error| call.caller_error(error))?;
+            let done = retry.after(outcome, judge, LeaseError::Deadline).await;
+            if let Some(done) = done.map_err(|error| call.caller_error(error))? {
+                return Ok(done);
+            }
         }
     }
 
@@ -248,7 +246,7 @@ impl Database {
 
     /// Notes that a lease is gone, as a look says that began after `n_recoveries` recoveries.
     pub(crate) fn note_lease_went_back(&self, n_recoveries: u64) {
-        self.heartbeat.note_went_back_in(
+        self.heartbeat.note_went_back(
             n_recoveries,
             "a worker id that this replica leased is gone or older than it was",
         );

@@ -275,9 +275,9 @@ mod tests {
         let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
         let n_recoveries = heartbeat.n_recoveries();
         heartbeat.recovered(Some(1));
-        heartbeat.note_went_back_in(n_recoveries, "a lease is gone");
+        heartbeat.note_went_back(n_recoveries, "a lease is gone");
         assert!(!heartbeat.has_gone_back());
-        heartbeat.note_went_back_in(heartbeat.n_recoveries(), "a lease is gone");
+        heartbeat.note_went_back(heartbeat.n_recoveries(), "a lease is gone");
         assert!(heartbeat.has_gone_back());
     }
 
