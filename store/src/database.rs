@@ -320,6 +320,21 @@ impl Database {
         *self.agreed.borrow()
     }
 
+    /// Checks that a heartbeat that was read satisfies a guard.
+    ///
+    /// # Errors
+    /// `WentBack`.
+    pub(crate) fn check_heartbeat(
+        &self,
+        guard: &HeartbeatGuard,
+        read: Option<i64>,
+    ) -> Result<(), StoreError> {
+        if guard.is_satisfied_by(read) {
+            return Ok(());
+        }
+        Err(self.contradicted_by(guard))
+    }
+
     /// Notes that the store went back for all names, because the guard did not hold, and returns
     /// the error.
     pub(crate) fn contradicted_by(&self, guard: &HeartbeatGuard) -> StoreError {

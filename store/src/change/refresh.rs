@@ -19,7 +19,7 @@ use odometer_database::{
     monitor::Refresh,
     session::DatabaseConnection,
 };
-use odometer_process::{clock::now_ms, metrics::DatabaseMetrics};
+use odometer_process::metrics::DatabaseMetrics;
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, Iterable,
     JoinType, Order, QueryTrait,
@@ -33,6 +33,7 @@ use crate::{
     outcome::{Changed, News, SeenRecovery},
     rows::catalog,
     settings::Source,
+    worker_lease::baseline::SentAt,
 };
 
 /// Names the log target of the events in this file.
@@ -185,14 +186,10 @@ impl Refresher {
     }
 
     async fn read_meta(&self) -> Result<meta::Model, StatementFailure> {
-        let sent = Instant::now();
-        let ours_ms = now_ms();
-        let until = sent + self.time_limit;
+        let sent = SentAt::read();
+        let until = sent.sent + self.time_limit;
         let (meta, database_ms) = self.connection.run(until, read_meta).await?;
-        // The database read its clock at some time between request and reply. The middle is taken.
-        let half_ms = i64::try_from(sent.elapsed().as_millis() / 2).unwrap_or(0);
-        self.counted
-            .note_skew(database_ms.saturating_sub(ours_ms.saturating_add(half_ms)));
+        self.counted.note_skew(sent.skew_ms(database_ms));
         Ok(meta)
     }
 

@@ -84,17 +84,13 @@ impl Database {
                 find(database, guard.clone(), key.clone(), value, silence)
             })
             .await?;
-        if !guard.is_satisfied_by(found.look.heartbeat) {
-            self.heartbeat.contradicted(&guard);
-            return Err(StoreError::WentBack);
-        }
+        self.check_heartbeat(&guard, found.look.heartbeat)?;
         let entry = found.look.entry.ok_or(StoreError::NotFound)?;
         entry.check_here()?;
         if entry.has_removed(&key.period) {
             return Err(StoreError::PeriodRemoved);
         }
         let definition = self.definition_of(&entry)?;
-        let definition = Arc::new(definition);
         period::check(&key.period, &definition)?;
         // A period without a counter counts as if the counter were created now.
         let baseline = found.baseline;

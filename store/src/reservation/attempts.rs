@@ -256,9 +256,7 @@ impl<'a> Reservation<'a> {
                 counter_read::look(database, guard_copy, key)
             })
             .await?;
-        if !guard.is_satisfied_by(look.heartbeat) {
-            return Err(self.database.contradicted_by(guard).into());
-        }
+        self.database.check_heartbeat(guard, look.heartbeat)?;
         let Some(entry) = look.entry else {
             return Err(self.missing().into());
         };

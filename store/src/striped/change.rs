@@ -171,7 +171,11 @@ impl Store {
                 Err(StatementFailure::NotCommitted(cause))
                     if n_committed == 0 && unknown.is_none() =>
                 {
-                    return Err(again_or(&cause, StoreError::NotChanged));
+                    let is_in_the_way = matches!(cause, Cause::Contention | Cause::Interrupted);
+                    return Err(match is_in_the_way {
+                        true => AttemptError::Conflict,
+                        false => AttemptError::Final(StoreError::NotChanged),
+                    });
                 }
                 // The member gets the change at its next use, like any change that it missed.
                 Err(failure) => unknown = Some(failure),
@@ -296,13 +300,5 @@ fn missing(member: &Member) -> StoreError {
     }
     StoreError::Incomplete {
         away: member.database.identity.to_string(),
-    }
-}
-
-fn again_or(cause: &Cause, error: StoreError) -> AttemptError<StoreError> {
-    if matches!(cause, Cause::Contention | Cause::Interrupted) {
-        AttemptError::Conflict
-    } else {
-        AttemptError::Final(error)
     }
 }

@@ -177,10 +177,7 @@ impl Store {
                 return Err(StoreError::Unavailable);
             }
         };
-        if !guard.is_satisfied_by(look.heartbeat) {
-            member.database.heartbeat.contradicted(&guard);
-            return Err(StoreError::WentBack);
-        }
+        member.database.check_heartbeat(&guard, look.heartbeat)?;
         let Some(entry) = look.entry else {
             return Ok(None);
         };

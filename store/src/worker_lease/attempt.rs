@@ -175,10 +175,8 @@ impl Database {
     ) -> Result<LeaseBaseline, LeaseError> {
         let clock = DatabaseTime::of_a_look(read.now_ms, sent);
         self.note_clock(clock.skew_ms);
-        if !guard.is_satisfied_by(read.heartbeat) {
-            self.contradicted_by(&guard);
-            return Err(LeaseError::WentBack);
-        }
+        let kept = self.check_heartbeat(&guard, read.heartbeat);
+        kept.map_err(|_went_back| LeaseError::WentBack)?;
         self.known
             .saw(read.now_ms, read.recovery_mark, sent, guard.n_recoveries());
         Ok(LeaseBaseline {

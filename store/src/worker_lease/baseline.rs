@@ -98,7 +98,8 @@ impl SentAt {
         now_ms.saturating_add(millis(ttl))
     }
 
-    /// Returns the database's clock minus ours, in milliseconds, when a reply has just come.
+    /// Returns the database's clock minus ours, in milliseconds, when a reply has just come. The
+    /// database read its clock at some time between request and reply, and the middle is taken.
     pub(crate) fn skew_ms(self, database_ms: i64) -> i64 {
         let half = millis(self.sent.elapsed()) / 2;
         database_ms.saturating_sub(self.ours_ms.saturating_add(half))
