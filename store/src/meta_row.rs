@@ -30,7 +30,8 @@ use entity::meta;
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QuerySelect, Select,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryResult,
+    QuerySelect, Select,
     sea_query::{Expr, LockType, SelectStatement},
 };
 
@@ -93,6 +94,22 @@ pub(crate) fn plain() -> Select<meta::Entity> {
     meta::Entity::find_by_id(1_i16)
 }
 
+/// Runs a query of `meta`, perhaps joined with other tables, that finds one row.
+///
+/// # Errors
+/// What the database says, or that there is no row in `meta`.
+pub(crate) async fn query(
+    database: &impl ConnectionTrait,
+    query: &SelectStatement,
+) -> Result<QueryResult, DbErr> {
+    let row = database.query_one(query).await?;
+    row.ok_or_else(missing)
+}
+
+fn missing() -> DbErr {
+    DbErr::RecordNotFound("meta".to_owned())
+}
+
 /// Reads the row by one of the queries of this file.
 ///
 /// # Errors
@@ -102,5 +119,5 @@ pub(crate) async fn read(
     database: &impl ConnectionTrait,
 ) -> Result<meta::Model, DbErr> {
     let row = find.one(database).await?;
-    row.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
+    row.ok_or_else(missing)
 }

@@ -21,8 +21,8 @@ use odometer_database::{
 };
 use odometer_process::metrics::DatabaseMetrics;
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, Iterable,
-    JoinType, Order, QueryTrait,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, FromQueryResult, Iterable, JoinType, Order,
+    QueryTrait,
     sea_query::{Expr, ExprTrait, Query},
 };
 use tokio::sync::mpsc;
@@ -30,6 +30,7 @@ use tokio::sync::mpsc;
 use crate::{
     database::Database,
     heartbeat::{self, Heartbeat},
+    meta_row,
     outcome::{Changed, News, SeenRecovery},
     rows::catalog,
     settings::Source,
@@ -286,14 +287,12 @@ impl Refresh for Refresher {
 
 /// Reads the row of `meta`, and the database's clock (Unix ms).
 async fn read_meta(database: DatabaseConnection) -> Result<(meta::Model, i64), DbErr> {
-    let mut query = meta::Entity::find_by_id(1_i16).into_query();
+    let mut query = meta_row::plain().into_query();
     query.expr_as(
         database_clock::now(database.get_database_backend()),
         "now_ms",
     );
-    let Some(row) = database.query_one(&query).await? else {
-        return Err(DbErr::RecordNotFound("meta".to_owned()));
-    };
+    let row = meta_row::query(&database, &query).await?;
     let meta = meta::Model::from_query_result(&row, "")?;
     Ok((meta, row.try_get("", "now_ms")?))
 }

@@ -5,12 +5,13 @@ use odometer_core::period::CounterKey;
 use odometer_database::session::DatabaseConnection;
 
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, JoinType,
+    ColumnTrait, DbErr, JoinType,
     sea_query::{Expr, ExprTrait},
 };
 
 use crate::Resolved;
 use crate::heartbeat::HeartbeatGuard;
+use crate::meta_row;
 use crate::rows::{
     catalog::{self, CatalogEntry},
     counter::WindowRow,
@@ -49,10 +50,7 @@ pub(crate) async fn look(
         )
         .and_where(meta::Column::Id.eq(1))
         .to_owned();
-    match database.query_one(&query).await? {
-        Some(row) => CounterRead::from_query_result(&row, ""),
-        None => Err(DbErr::RecordNotFound("meta".to_owned())),
-    }
+    CounterRead::from_query_result(&meta_row::query(&database, &query).await?, "")
 }
 
 /// The place that counts sequences with strict order.

@@ -10,7 +10,7 @@ use sea_orm::{
 };
 
 use super::{baseline::LeaseRecoveryMark, lease::signed};
-use crate::{heartbeat::HeartbeatGuard, rows::creation_baseline::version_at};
+use crate::{heartbeat::HeartbeatGuard, meta_row, rows::creation_baseline::version_at};
 
 /// A pool that was not used for this long, in milliseconds, does not count.
 const OF_LATE_MS: i64 = 86_400_000;
@@ -83,7 +83,7 @@ pub(crate) async fn read_pool(
         .expr_as(of_all(worker().max()), "highest")
         .expr_as(scalar(former(backend, pool, holder)), "former")
         .to_owned();
-    PoolSummary::of(&only_row(database, &query).await?)
+    PoolSummary::of(&meta_row::query(database, &query).await?)
 }
 
 /// Reads the row of an id, for a holder that has the id.
@@ -102,7 +102,7 @@ pub(crate) async fn read_lease(
         .columns(Column::iter().map(|column| (Entity, column)))
         .join(JoinType::LeftJoin, Entity, is_its)
         .to_owned();
-    let row = only_row(&database, &query).await?;
+    let row = meta_row::query(&database, &query).await?;
     let lease = Option::<Model>::from_query_result(&row, "")?;
     Ok((LeaseRead::from_query_result(&row, "")?, lease))
 }
@@ -122,14 +122,6 @@ fn of_the_database(backend: DbBackend, guard: &HeartbeatGuard) -> SelectStatemen
         .join(JoinType::LeftJoin, replica::Entity, own_row)
         .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1))
         .to_owned()
-}
-
-async fn only_row(
-    database: &DatabaseConnection,
-    query: &SelectStatement,
-) -> Result<QueryResult, DbErr> {
-    let row = database.query_one(query).await?;
-    row.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
 }
 
 /// Says whether a holder had an id that is free.
