@@ -62,17 +62,12 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The sending end of the queue.
 pub(crate) struct Journal {
-    sent: Mutex<SentRows>,
-    /// How many of the rows that were sent are done: in the database, or dropped.
-    n_done: watch::Receiver<usize>,
-    queue: Arc<Queue>,
-    metrics: Arc<Metrics>,
-}
-
-/// The way to the writer. Rows are counted in the order in which they are sent.
-struct SentRows {
     rows: mpsc::UnboundedSender<(JournalRow, BlockFate)>,
-    n_sent: usize,
+    /// Locked while a row is sent, so that rows are sent in the order in which they are counted.
+    queue: Arc<Mutex<Queue>>,
+    /// How many rows are done, of those that were queued: in the database, or dropped.
+    n_done: watch::Receiver<usize>,
+    metrics: Arc<Metrics>,
 }
 
 impl Journal {
@@ -86,7 +81,7 @@ impl Journal {
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (rows, receiver) = mpsc::unbounded_channel();
         let (done, n_done) = watch::channel(0);
-        let queue = Arc::new(Queue::new(capacity));
+        let queue = Arc::new(Mutex::new(Queue::new(capacity)));
         let writer = Writer {
             connection,
             heartbeat,
@@ -95,9 +90,9 @@ impl Journal {
             metrics: Arc::clone(&metrics),
         };
         let journal = Self {
-            sent: Mutex::new(SentRows { rows, n_sent: 0 }),
-            n_done,
+            rows,
             queue,
+            n_done,
             metrics,
         };
         (journal, writer.write(receiver, done))
@@ -110,15 +105,16 @@ impl Journal {
     /// block may be missing.
     pub(crate) fn write(&self, row: JournalRow, fate: BlockFate) {
         let n_numbers = n_returned(&row, fate);
-        let is_in = self.queue.enter(fate, n_numbers);
-        if is_in && self.send(row, fate) {
+        let mut queue = self.queue.lock();
+        let is_in = queue.enter(fate, n_numbers);
+        if is_in && self.rows.send((row, fate)).is_ok() {
             return;
         }
         self.metrics.journal_rows_dropped.increment(1);
         if is_in {
             // The writer is gone only when the program ends, which counts the numbers that are not
             // returned.
-            self.queue.leave(1, 0);
+            queue.leave(1, 0);
         } else {
             self.metrics
                 .abandoned(AbandonedCause::JournalFull)
@@ -126,28 +122,21 @@ impl Journal {
         }
     }
 
-    /// Sends a row that is in the queue. Returns whether the writer is there.
-    fn send(&self, row: JournalRow, fate: BlockFate) -> bool {
-        let mut sent = self.sent.lock();
-        sent.n_sent += 1;
-        sent.rows.send((row, fate)).is_ok()
-    }
-
     /// Returns how many numbers wait to be returned.
     pub(crate) fn n_returning(&self) -> u64 {
-        self.queue.n_returning()
+        self.queue.lock().n_returning
     }
 
     /// Waits until everything that was queued is in the database. Cancelling it loses nothing.
     pub(crate) async fn flush(&self) {
-        let n_sent = self.sent.lock().n_sent;
+        let n_queued = self.queue.lock().n_entered;
         let mut n_done = self.n_done.clone();
         // The writer is gone only if the runtime is gone, and then nothing is left to wait for.
-        let _gone = n_done.wait_for(|n_done| *n_done >= n_sent).await;
+        let _gone = n_done.wait_for(|n_done| *n_done >= n_queued).await;
     }
 
     pub(crate) fn n_queued(&self) -> usize {
-        self.queue.n_rows()
+        self.queue.lock().n_rows
     }
 }
 
@@ -155,7 +144,7 @@ struct Writer {
     connection: Arc<Connection>,
     heartbeat: Arc<Heartbeat>,
     holder: Arc<str>,
-    queue: Arc<Queue>,
+    queue: Arc<Mutex<Queue>>,
     metrics: Arc<Metrics>,
 }
 
@@ -193,18 +182,20 @@ impl Writer {
             let failure = match self.attempt(&batch, is_in_doubt).await {
                 Ok(outcome) => {
                     self.count(outcome);
-                    self.queue.note_failing(false);
-                    self.queue.leave(n_rows, n_numbers);
+                    let mut queue = self.queue.lock();
+                    queue.is_failing = false;
+                    queue.leave(n_rows, n_numbers);
+                    drop(queue);
                     backlog.written(n_rows);
                     pace.succeeded();
                     continue;
                 }
                 Err(failure) => failure,
             };
-            self.queue.note_failing(true);
+            self.queue.lock().is_failing = true;
             if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
                 batch.is_given_up.store(true, Ordering::Release);
-                self.queue.leave(backlog.mark_uncertain(n_rows), 0);
+                self.queue.lock().leave(backlog.mark_uncertain(n_rows), 0);
             }
             if matches!(failure.cause(), Cause::Silent | Cause::Interrupted) {
                 pace.took_too_long(n_rows);
@@ -561,9 +552,9 @@ mod tests {
         let (rows, receiver) = mpsc::unbounded_channel();
         let (done, n_done) = watch::channel(0);
         let journal = Journal {
-            sent: Mutex::new(SentRows { rows, n_sent: 0 }),
+            rows,
+            queue: Arc::new(Mutex::new(Queue::new(9))),
             n_done,
-            queue: Arc::new(Queue::new(9)),
             metrics: Arc::new(Metrics::new()),
         };
         let write = || {
