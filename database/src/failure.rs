@@ -149,9 +149,8 @@ fn classify_connecting(error: &SqlxError) -> Cause {
             None => Cause::Refused(code.refusal()),
         };
     }
-    match tls::of(error) {
-        Some(tls::Trouble::Lasting(text)) => Cause::Refused(text),
-        Some(tls::Trouble::Passing(text)) => Cause::Away(text),
+    match tls::cause(error) {
+        Some(cause) => cause,
         // A server that is stopping cut its answer off, or another kind of server answers. A probe
         // finds out which.
         None if matches!(error, SqlxError::Protocol(_)) => Cause::Away(describe(error)),

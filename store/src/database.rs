@@ -1,6 +1,7 @@
 //! Holds all that this process has of one database: PostgreSQL, MySQL, MariaDB or SQLite.
 
 use std::{
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize},
@@ -11,11 +12,13 @@ use std::{
 use odometer_core::{definition::Stripe, name::SequenceName, period::CounterKey};
 use odometer_database::{
     connection::{Connection, Contact},
+    failure::StatementFailure,
     file_lock::FileLock,
     fitness::{DatabaseFitness, fitness_of},
     monitor::Monitor,
     probe,
     route::RouteOptions,
+    session::DatabaseConnection,
     settings::StatementBounds,
     start_error::StartError,
     target::Target,
@@ -25,6 +28,7 @@ use odometer_process::{
     faults::{self, Fault},
     metrics::{DatabaseMetrics, Metrics},
 };
+use sea_orm::DbErr;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::{
@@ -49,6 +53,8 @@ const TARGET: &str = "odometer::store::database";
 const AHEAD_PART: u32 = 2;
 /// Bounds how long the start waits for the first look at the database.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// Bounds one statement of a chore, or one step, the wait for a connection included.
+const CHORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Database {
     pub(crate) connection: Arc<Connection>,
@@ -292,6 +298,21 @@ impl Database {
             true => cause,
             false => format!("{identity}: {cause}"),
         })
+    }
+
+    /// Runs one statement, or one step, of a chore.
+    ///
+    /// # Errors
+    /// How it failed.
+    pub(crate) async fn step<T, F, Fut>(&self, operation: F) -> Result<T, StatementFailure>
+    where
+        T: Send + 'static,
+        F: FnOnce(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
+    {
+        self.connection
+            .run(Instant::now() + CHORE_TIMEOUT, operation)
+            .await
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {

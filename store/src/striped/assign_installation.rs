@@ -2,13 +2,17 @@
 
 use odometer_core::definition::{MAX_STRIPES, Stripe};
 use odometer_database::{
-    failure::StatementFailure, file_lock::FileLock, fitness::fitness_of,
-    session::DatabaseConnection, start_error::StartError, target::Target,
+    failure::StatementFailure,
+    file_lock::FileLock,
+    fitness::{DatabaseFitness, fitness_of},
+    session::DatabaseConnection,
+    start_error::StartError,
+    target::Target,
 };
 
 use crate::{
     identity::DatabaseIdentity,
-    installation_id::{self, InstallationId, WrongInstallation},
+    installation_id::{self, InstallationId},
     settings::DatabaseSettings,
 };
 
@@ -35,7 +39,7 @@ pub(crate) async fn stamp(databases: &[DatabaseSettings]) -> Result<usize, Start
     for (settings, (identity, stamp)) in databases.iter().zip(&found) {
         if !matches!(
             installation_id::misplaced(identity, stamp),
-            Some(WrongInstallation::Unstamped(_))
+            Some(DatabaseFitness::Schema(_))
         ) {
             continue;
         }
@@ -66,9 +70,7 @@ pub(crate) fn check_count(databases: &[DatabaseSettings]) -> Result<(), StartErr
 fn check(identity: &DatabaseIdentity, stamp: &InstallationId) -> Result<(), StartError> {
     match installation_id::misplaced(identity, stamp) {
         None => Ok(()),
-        Some(WrongInstallation::Unstamped(reason) | WrongInstallation::Wrong(reason)) => {
-            Err(StartError::Configuration(reason).of(&identity.label))
-        }
+        Some(unfit) => Err(StartError::from(unfit).of(&identity.label)),
     }
 }
 

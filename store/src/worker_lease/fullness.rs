@@ -11,7 +11,7 @@ use sea_orm::{
 };
 
 use super::{lease::Share, look};
-use crate::{database::Database, housekeeping::query};
+use crate::database::Database;
 
 /// Pools with wider ids are not counted, because they have enough ids.
 const MAX_BITS: i32 = 12;
@@ -30,7 +30,7 @@ impl Database {
         let mut fullest: f64 = 0.0;
         for pools in self.known.pools(MAX_BITS, POOLS_A_COUNT).chunks(AT_ONCE) {
             let pools = pools.to_vec();
-            let counting = query(self, |connection| count_taken(connection, pools));
+            let counting = self.step(|connection| count_taken(connection, pools));
             let Ok(counts) = counting.await else {
                 // What was seen last is still the best guess.
                 return;

@@ -22,9 +22,7 @@ use parking_lot::Mutex;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
 use super::lease::{LeaseKey, WorkerPool, signed};
-use crate::{
-    bounded_map::BoundedMap, database::Database, heartbeat::Heartbeat, housekeeping::query,
-};
+use crate::{bounded_map::BoundedMap, database::Database, heartbeat::Heartbeat};
 
 /// The most leases that are remembered. This is far more than are given between two heartbeats.
 const MAX: usize = 65_536;
@@ -146,7 +144,7 @@ pub(crate) async fn watch(database: Arc<Database>) {
         for page in leases.chunks(AT_ONCE) {
             let (name, ids) = (pool.clone(), page.iter().map(|(worker, _)| *worker));
             let ids: Vec<i32> = ids.collect();
-            let reading = query(&database, |connection| versions(connection, name, ids));
+            let reading = database.step(|connection| versions(connection, name, ids));
             let Ok(found) = reading.await else {
                 // The next look comes soon.
                 return;
