@@ -1,4 +1,4 @@
-//! Holds the connections to one database: the pool, its bounds, its health, and its runtime.
+//! Holds the connections to one database: the pool, its bounds, the contact to it, and its runtime.
 //!
 //! Statements run as tasks of the pool's own runtime. No statement is cancelled
 //! while its pool is in use, because a cancelled statement could leave a transaction open in the
@@ -49,15 +49,16 @@ const SUSPICIOUS_PART: u32 = 5;
 /// answers them now. A server whose connections are dead never will.
 const LAST_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What is known of the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
+/// What is known of the database. A greater value is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Contact {
     /// The database has not answered since the start.
-    NoContact,
+    None,
     /// The database answers, with a schema that this program cannot work with.
     WrongSchema,
+    /// The database answered once and does not answer now.
+    Lost,
     Up,
-    Down,
 }
 
 /// The right to one connection of the pool, until the permit is dropped.
@@ -77,7 +78,7 @@ pub struct Connection {
     pool: Mutex<ConnectionPool>,
     /// Statements of pools below this generation are waited for no longer.
     given_up: watch::Sender<u64>,
-    health: watch::Sender<Health>,
+    contact: watch::Sender<Contact>,
     /// Becomes true when the first look at the database has ended, with success or without.
     pub has_looked: watch::Sender<bool>,
     /// Rung when there is reason to believe that the database is away.
@@ -115,7 +116,7 @@ impl Connection {
             options,
             pool: Mutex::new(pool),
             given_up: watch::Sender::new(0),
-            health: watch::Sender::new(Health::NoContact),
+            contact: watch::Sender::new(Contact::None),
             has_looked: watch::Sender::new(false),
             went_down: Notify::new(),
             refresh: Notify::new(),
@@ -144,18 +145,18 @@ impl Connection {
         self.tasks.n_alive() + self.pool.lock().n_tasks()
     }
 
-    pub fn health(&self) -> Health {
-        *self.health.borrow()
+    pub fn contact(&self) -> Contact {
+        *self.contact.borrow()
     }
 
-    pub fn health_changes(&self) -> watch::Receiver<Health> {
-        self.health.subscribe()
+    pub fn contact_changes(&self) -> watch::Receiver<Contact> {
+        self.contact.subscribe()
     }
 
-    pub fn set_health(&self, health: Health) {
-        self.health.send_if_modified(|known| {
-            let changed = *known != health;
-            *known = health;
+    pub fn set_contact(&self, contact: Contact) {
+        self.contact.send_if_modified(|known| {
+            let changed = *known != contact;
+            *known = contact;
             changed
         });
     }
@@ -334,14 +335,14 @@ impl Connection {
             return;
         }
         if failure.is_away() {
-            if self.health() == Health::Up {
+            if self.contact() == Contact::Up {
                 tracing::error!(
                     target: TARGET,
                     error = failure.cause().text(),
                     "{}: the database is away; numbers in memory are still issued",
                     self.label
                 );
-                self.set_health(Health::Down);
+                self.set_contact(Contact::Lost);
             }
             self.went_down.notify_one();
         } else if matches!(failure.cause(), Cause::Broken(_) | Cause::Internal(_)) {

@@ -71,6 +71,19 @@ impl Cause {
             Cause::Duplicate => "a row of that key is there already",
         }
     }
+
+    /// Returns whether the same statement may succeed at the next try: another one was in the way,
+    /// or one connection or one call in the server failed.
+    pub fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Cause::Contention
+                | Cause::Interrupted
+                | Cause::Duplicate
+                | Cause::Broken(_)
+                | Cause::Internal(_)
+        )
+    }
 }
 
 impl StatementFailure {
@@ -136,9 +149,8 @@ fn classify_connecting(error: &SqlxError) -> Cause {
             None => Cause::Refused(code.refusal()),
         };
     }
-    match tls::of(error) {
-        Some(tls::Trouble::Lasting(text)) => Cause::Refused(text),
-        Some(tls::Trouble::Passing(text)) => Cause::Away(text),
+    match tls::cause(error) {
+        Some(cause) => cause,
         // A server that is stopping cut its answer off, or another kind of server answers. A probe
         // finds out which.
         None if matches!(error, SqlxError::Protocol(_)) => Cause::Away(describe(error)),

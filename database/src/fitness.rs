@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// The result of a look at a database.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum DatabaseFitness {
     /// The database can be used. If a crash of it can forget commits, `weakness` says so in a
     /// sentence.

@@ -19,7 +19,7 @@ use tokio::{
 use crate::{
     backoff::Backoff,
     complaint::Complaint,
-    connection::{Connection, Health},
+    connection::{Connection, Contact},
     failure::StatementFailure,
     fitness::{DatabaseFitness, fitness_of},
     pool, probe,
@@ -164,13 +164,13 @@ impl<T: Tables> Monitor<T> {
         self.connection.tasks().spawn(refresher.run());
         loop {
             self.up.set(1.0);
-            self.connection.set_health(Health::Up);
+            self.connection.set_contact(Contact::Up);
             self.connection.has_looked.send_replace(true);
             let alarm = timeout(QUIET_INTERVAL, self.connection.went_down.notified()).await;
             if self.answers(alarm.is_ok()).await {
                 continue;
             }
-            self.connection.set_health(Health::Down);
+            self.connection.set_contact(Contact::Lost);
             self.up.set(0.0);
             self.wait_for_return().await;
         }
@@ -204,7 +204,7 @@ impl<T: Tables> Monitor<T> {
                 }
                 DatabaseFitness::Wrong(reason) => return Err(StartError::Configuration(reason)),
                 DatabaseFitness::Schema(reason) => {
-                    self.connection.set_health(Health::WrongSchema);
+                    self.connection.set_contact(Contact::WrongSchema);
                     let since = *schema_wrong_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.settings.schema_wait {
                         return Err(StartError::Configuration(reason));
@@ -212,7 +212,7 @@ impl<T: Tables> Monitor<T> {
                     reason
                 }
                 DatabaseFitness::Away(reason) => {
-                    self.connection.set_health(Health::NoContact);
+                    self.connection.set_contact(Contact::None);
                     schema_wrong_since = None;
                     reason
                 }
@@ -275,7 +275,7 @@ impl<T: Tables> Monitor<T> {
         let started = Instant::now();
         // Silence alone may mean a slow database, which need not answer many questions in time.
         // Then only a ping is sent.
-        let is_silent = is_alarm && self.connection.health() == Health::Up;
+        let is_silent = is_alarm && self.connection.contact() == Contact::Up;
         let mut by_pool = pin!(self.look_by_pool(is_silent));
         let mut of_pool = None;
         // While there is no alarm, one look is enough.

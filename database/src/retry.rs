@@ -1,7 +1,8 @@
 //! Repeats an operation on a database: says whether another attempt is made, and waits before it.
 //!
-//! A loop keeps the attempt itself. It says what an error of the attempt means, and [`Retry`] keeps
-//! the limits: the time, the number of attempts, and the pauses between them.
+//! A loop makes the attempts, and hands the outcome of each to [`Retry::after`]. It says what a
+//! failure means, and [`Retry`] keeps the limits: the time, the number of attempts, and the pauses
+//! between them.
 
 use std::time::Instant;
 
@@ -14,6 +15,8 @@ pub enum AttemptError<E> {
     Final(E),
     /// Another writer came first, or the attempt must be made in another way.
     Conflict,
+    /// The attempt has learnt something, and the next one is made at once.
+    Again,
     Failed(StatementFailure),
 }
 
@@ -22,7 +25,7 @@ impl<E> AttemptError<E> {
     pub fn untried(self, unsuccessful: E) -> E {
         match self {
             Self::Final(error) => error,
-            Self::Conflict | Self::Failed(_) => unsuccessful,
+            Self::Conflict | Self::Again | Self::Failed(_) => unsuccessful,
         }
     }
 }
@@ -58,7 +61,7 @@ impl Retry {
     }
 
     /// Returns whether another attempt may be made at once.
-    pub fn at_once(&mut self) -> bool {
+    fn at_once(&mut self) -> bool {
         self.n_left = self.n_left.saturating_sub(1);
         self.n_left > 0 && Instant::now() < self.until
     }
@@ -73,28 +76,30 @@ impl Retry {
         Instant::now() < self.until
     }
 
-    /// Waits before another attempt, if one can help. `judge` decides that for a statement that
-    /// failed.
+    /// Returns what an attempt gave. If it gave nothing and another attempt can help, waits for the
+    /// time of that attempt, and returns `None`. `judge` decides for a statement that failed whether
+    /// another attempt can help.
     ///
     /// # Errors
     /// The error for the caller, if no attempt can help. `late` if the attempts or the time are
     /// used up.
-    pub async fn after<E>(
+    pub async fn after<T, E>(
         &mut self,
-        error: AttemptError<E>,
+        outcome: Result<T, AttemptError<E>>,
         judge: impl FnOnce(&StatementFailure) -> Result<(), E>,
         late: E,
-    ) -> Result<(), E> {
-        match error {
-            AttemptError::Final(error) => return Err(error),
-            AttemptError::Conflict => {}
-            AttemptError::Failed(failure) => judge(&failure)?,
-        }
-        if self.again().await {
-            Ok(())
-        } else {
-            Err(late)
-        }
+    ) -> Result<Option<T>, E> {
+        let goes_on = match outcome {
+            Ok(given) => return Ok(Some(given)),
+            Err(AttemptError::Final(error)) => return Err(error),
+            Err(AttemptError::Again) => self.at_once(),
+            Err(AttemptError::Conflict) => self.again().await,
+            Err(AttemptError::Failed(failure)) => {
+                judge(&failure)?;
+                self.again().await
+            }
+        };
+        if goes_on { Ok(None) } else { Err(late) }
     }
 }
 
@@ -135,14 +140,25 @@ mod tests {
     #[tokio::test]
     async fn only_what_can_help_is_tried_again() {
         let mut retry = retry(Duration::from_secs(60));
-        let failed = || AttemptError::Failed(StatementFailure::NotCommitted(Cause::Contention));
-        assert_eq!(retry.after(failed(), |_| Ok(()), "late").await, Ok(()));
+        assert_eq!(
+            retry.after(Ok(7), |_| Err("refused"), "late").await,
+            Ok(Some(7))
+        );
+        let failed = || {
+            let failure = StatementFailure::NotCommitted(Cause::Contention);
+            Err::<(), _>(AttemptError::Failed(failure))
+        };
+        assert_eq!(retry.after(failed(), |_| Ok(()), "late").await, Ok(None));
         let refused = retry.after(failed(), |_| Err("refused"), "late").await;
         assert_eq!(refused, Err("refused"));
-        let wrong = AttemptError::Final("wrong");
+        let wrong = Err::<(), _>(AttemptError::Final("wrong"));
         assert_eq!(retry.after(wrong, |_| Ok(()), "late").await, Err("wrong"));
+        let again = retry.after(Err::<(), _>(AttemptError::Again), |_| Ok(()), "late");
+        assert_eq!(again.await, Ok(None));
         let mut retry = retry.at_most(1);
-        let late = retry.after(AttemptError::Conflict, |_| Ok(()), "late");
-        assert_eq!(late.await, Err("late"));
+        for error in [AttemptError::Conflict, AttemptError::Again] {
+            let late = retry.after(Err::<(), _>(error), |_| Ok(()), "late");
+            assert_eq!(late.await, Err("late"));
+        }
     }
 }

@@ -92,13 +92,6 @@ impl ReusedPool {
         Ok(rows.into_iter().map(QueryResult::from).collect())
     }
 
-    pub async fn query_one(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
-        let mut connection = self.checkout().await?;
-        let row = query(&statement).fetch_optional(&mut *connection).await;
-        let row: Option<PgRow> = self.keep_if(connection, row).map_err(not_queried)?;
-        Ok(row.map(QueryResult::from))
-    }
-
     pub async fn ping(&self) -> Result<(), DbErr> {
         let mut connection = self.checkout().await?;
         let answered = connection.ping().await;

@@ -153,6 +153,14 @@ impl DatabaseConnection {
         }
     }
 
+    async fn rows(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        match self {
+            Self::Prepared(made) => made.query_all_raw(statement).await,
+            Self::ReusedPool(kept) => kept.query_all(statement).await,
+            Self::Unprepared(it) => query(&mut *it.checkout().await?, it.whole(&statement)).await,
+        }
+    }
+
     pub async fn close(self) -> Result<(), DbErr> {
         match self {
             Self::Prepared(made) | Self::Unprepared(Unprepared { made, .. }) => made.close().await,
@@ -195,23 +203,12 @@ impl ConnectionTrait for DatabaseConnection {
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
         trace(&statement.sql);
-        match self {
-            Self::Prepared(made) => made.query_one_raw(statement).await,
-            Self::ReusedPool(kept) => kept.query_one(statement).await,
-            Self::Unprepared(it) => {
-                let rows = query(&mut *it.checkout().await?, it.whole(&statement)).await?;
-                Ok(rows.into_iter().next())
-            }
-        }
+        Ok(self.rows(statement).await?.into_iter().next())
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         trace(&statement.sql);
-        match self {
-            Self::Prepared(made) => made.query_all_raw(statement).await,
-            Self::ReusedPool(kept) => kept.query_all(statement).await,
-            Self::Unprepared(it) => query(&mut *it.checkout().await?, it.whole(&statement)).await,
-        }
+        self.rows(statement).await
     }
 }
 
@@ -234,6 +231,13 @@ impl DatabaseTransaction {
             return find;
         }
         find.lock_exclusive()
+    }
+
+    async fn rows(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        match self {
+            Self::Prepared(made) => made.query_all_raw(statement).await,
+            Self::Unprepared(open) => query(&mut **open.lock().await, statement.to_string()).await,
+        }
     }
 
     pub async fn commit(self) -> Result<(), DbErr> {
@@ -282,21 +286,12 @@ impl ConnectionTrait for DatabaseTransaction {
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
         trace(&statement.sql);
-        match self {
-            Self::Prepared(made) => made.query_one_raw(statement).await,
-            Self::Unprepared(open) => {
-                let rows = query(&mut **open.lock().await, statement.to_string()).await?;
-                Ok(rows.into_iter().next())
-            }
-        }
+        Ok(self.rows(statement).await?.into_iter().next())
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         trace(&statement.sql);
-        match self {
-            Self::Prepared(made) => made.query_all_raw(statement).await,
-            Self::Unprepared(open) => query(&mut **open.lock().await, statement.to_string()).await,
-        }
+        self.rows(statement).await
     }
 }
 

@@ -14,6 +14,8 @@ use sea_orm::sqlx::{
     postgres::{PgConnectOptions, PgSslMode},
 };
 
+use crate::failure::Cause;
+
 /// Lists the parameters that name a file, of PostgreSQL and of MySQL.
 const FILES: [&str; 8] = [
     "sslrootcert",
@@ -26,18 +28,12 @@ const FILES: [&str; 8] = [
     "ssl-key",
 ];
 
-/// Why TLS failed.
-pub enum Trouble {
-    /// The failure lasts until somebody changes a certificate or the URL.
-    Lasting(String),
-    Passing(String),
-}
-
-/// Returns what a failure to connect has to do with TLS, if anything.
-pub fn of(error: &SqlxError) -> Option<Trouble> {
+/// Returns the cause of a failure to connect, if it has to do with TLS. The server counts as one
+/// that refuses if the failure lasts until somebody changes a certificate or the URL.
+pub fn cause(error: &SqlxError) -> Option<Cause> {
     if let SqlxError::Configuration(_) = error {
         let text = "its host, port or parameters cannot be used";
-        return Some(Trouble::Lasting(text.to_owned()));
+        return Some(Cause::Refused(text.to_owned()));
     }
     if let SqlxError::Tls(inner) = error {
         let text = if inner.to_string().contains("does not support TLS") {
@@ -45,20 +41,20 @@ pub fn of(error: &SqlxError) -> Option<Trouble> {
         } else {
             "TLS cannot be set up with this host and these certificate files"
         };
-        return Some(Trouble::Lasting(text.to_owned()));
+        return Some(Cause::Refused(text.to_owned()));
     }
     let SqlxError::Io(inner) = error else {
         return None;
     };
     let fault = inner.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(if let rustls::Error::InvalidCertificate(why) = fault {
-        Trouble::Lasting(unverified(why))
+        Cause::Refused(unverified(why))
     } else if let rustls::Error::AlertReceived(alert) = fault {
         refused(*alert)
     } else if let rustls::Error::PeerIncompatible(_) = fault {
-        Trouble::Lasting(NOT_AGREED.to_owned())
+        Cause::Refused(NOT_AGREED.to_owned())
     } else {
-        Trouble::Passing("TLS could not be agreed on".to_owned())
+        Cause::Away("TLS could not be agreed on".to_owned())
     })
 }
 
@@ -89,7 +85,7 @@ fn unverified(why: &CertificateError) -> String {
     format!("the database's certificate {what}")
 }
 
-fn refused(alert: AlertDescription) -> Trouble {
+fn refused(alert: AlertDescription) -> Cause {
     use AlertDescription as Alert;
     let is_about_us = matches!(
         alert,
@@ -105,12 +101,12 @@ fn refused(alert: AlertDescription) -> Trouble {
         Alert::HandshakeFailure | Alert::ProtocolVersion | Alert::InsufficientSecurity
     );
     if is_about_what_is_spoken {
-        Trouble::Lasting(NOT_AGREED.to_owned())
+        Cause::Refused(NOT_AGREED.to_owned())
     } else if is_about_us {
         let text = "the database wants another client certificate (sslcert and sslkey)";
-        Trouble::Lasting(text.to_owned())
+        Cause::Refused(text.to_owned())
     } else {
-        Trouble::Passing("TLS could not be agreed on".to_owned())
+        Cause::Away("TLS could not be agreed on".to_owned())
     }
 }
 

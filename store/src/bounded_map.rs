@@ -31,10 +31,14 @@ impl<K: Clone + Eq + Hash, V, const MAX: usize> BoundedMap<K, V, MAX> {
 
     /// Returns the entry of a key. If there is none, it is made, and a full map forgets others.
     pub(crate) fn get_or_insert_with(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
-        if self.entries.len() >= MAX && !self.entries.contains_key(key) {
-            self.make_room();
-        }
+        self.make_room_for(key);
         self.entries.entry(key.clone()).or_insert_with(make)
+    }
+
+    /// Sets the entry of a key. A full map forgets others for a new key.
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        self.make_room_for(&key);
+        self.entries.insert(key, value);
     }
 
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
@@ -53,7 +57,10 @@ impl<K: Clone + Eq + Hash, V, const MAX: usize> BoundedMap<K, V, MAX> {
         self.entries.clear();
     }
 
-    fn make_room(&mut self) {
+    fn make_room_for(&mut self, key: &K) {
+        if self.entries.len() < MAX || self.entries.contains_key(key) {
+            return;
+        }
         let n_forgotten = (MAX / FORGOTTEN_PART).max(1);
         let keys: Vec<K> = self.entries.keys().take(n_forgotten).cloned().collect();
         for key in keys {

@@ -41,11 +41,11 @@ impl Database {
             counter_read::look(database, guard.clone(), CounterKey::whole(name.clone()))
         });
         let look = looking.await?;
-        match look.entry {
-            Some(found) => placement(&found, &self.identity),
-            None if guard.is_satisfied_by(look.heartbeat) => Ok(LocalPlacement::Nowhere),
-            None => Err(self.contradicted_by(&guard)),
+        if let Some(found) = look.entry {
+            return placement(&found, &self.identity);
         }
+        self.check_heartbeat(&guard, look.heartbeat)?;
+        Ok(LocalPlacement::Nowhere)
     }
 
     /// Notes that a name is to live in the store that its definition names. If the name was claimed

@@ -15,7 +15,6 @@ use odometer_core::{
     period::CounterKey,
 };
 use odometer_database::{
-    connection::Health,
     failure::{Cause, StatementFailure},
     session::{DatabaseConnection, DatabaseTransaction},
 };
@@ -107,13 +106,12 @@ impl Database {
         let mut retry = self.retry();
         let mut is_admitted = false;
         loop {
-            let trying = self.try_to_create(new, &mut is_admitted, retry.until);
-            let error = match trying.await {
-                Ok(creation) => return Ok(creation),
-                Err(error) => error,
-            };
+            let outcome = self.try_to_create(new, &mut is_admitted, retry.until);
             let judge = |failure: &StatementFailure| survive(&new.name, failure);
-            retry.after(error, judge, StoreError::Deadline).await?;
+            let creation = retry.after(outcome.await, judge, StoreError::Deadline);
+            if let Some(creation) = creation.await? {
+                return Ok(creation);
+            }
         }
     }
 
@@ -124,7 +122,7 @@ impl Database {
         is_admitted: &mut bool,
         until: Instant,
     ) -> Attempted<Creation> {
-        if self.health() != Health::Up {
+        if !self.is_up() {
             return Err(StoreError::Unavailable.into());
         }
         let guard = self.heartbeat.guard()?;

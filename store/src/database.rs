@@ -1,21 +1,24 @@
 //! Holds all that this process has of one database: PostgreSQL, MySQL, MariaDB or SQLite.
 
 use std::{
+    future::Future,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize},
     },
     time::{Duration, Instant},
 };
 
-use odometer_core::definition::Stripe;
+use odometer_core::{definition::Stripe, name::SequenceName, period::CounterKey};
 use odometer_database::{
-    connection::{Connection, Health},
+    connection::{Connection, Contact},
+    failure::StatementFailure,
     file_lock::FileLock,
     fitness::{DatabaseFitness, fitness_of},
     monitor::Monitor,
     probe,
     route::RouteOptions,
+    session::DatabaseConnection,
     settings::StatementBounds,
     start_error::StartError,
     target::Target,
@@ -25,6 +28,7 @@ use odometer_process::{
     faults::{self, Fault},
     metrics::{DatabaseMetrics, Metrics},
 };
+use sea_orm::DbErr;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::{
@@ -34,8 +38,9 @@ use crate::{
     heartbeat::{Heartbeat, HeartbeatGuard},
     identity::DatabaseIdentity,
     journal::writer::Journal,
-    outcome::{Contact, DatabaseHealth, News, ServingDatabase},
+    outcome::{DatabaseHealth, News, ServingDatabase},
     reservation::uncertain_writes::UncertainWrites,
+    rows::counter::GuardedCounter,
     schema,
     settings::{DatabaseSettings, OpenFor, Process, StoreLimits},
     worker_lease::{row_cache::LeaseRowCache, unconfirmed::UnconfirmedLeases},
@@ -48,6 +53,8 @@ const TARGET: &str = "odometer::store::database";
 const AHEAD_PART: u32 = 2;
 /// Bounds how long the start waits for the first look at the database.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// Bounds one statement of a chore, or one step, the wait for a connection included.
+const CHORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Database {
     pub(crate) connection: Arc<Connection>,
@@ -73,6 +80,8 @@ pub(crate) struct Database {
     pub(crate) uncertain_writes: UncertainWrites,
     /// Leases of worker ids that are remembered until a loss of them would show.
     pub(crate) unconfirmed_leases: UnconfirmedLeases,
+    /// Whether the schema was found to have leases of worker ids.
+    pub(crate) knows_leases: AtomicBool,
     /// The rows of worker ids as this process left them.
     pub(crate) known: LeaseRowCache,
     /// Permits for reservations ahead of need. They leave connections for the reservations of
@@ -146,7 +155,7 @@ impl Database {
         let (journal, writing) = Journal::new(
             Arc::clone(&connection),
             Arc::clone(&heartbeat),
-            holder.to_string(),
+            Arc::clone(&holder),
             settings.journal_queue,
             Arc::clone(&metrics),
         );
@@ -170,6 +179,7 @@ impl Database {
             n_claims: AtomicU64::new(0),
             uncertain_writes: UncertainWrites::default(),
             unconfirmed_leases: UnconfirmedLeases::default(),
+            knows_leases: AtomicBool::new(false),
             known: LeaseRowCache::default(),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
@@ -196,14 +206,7 @@ impl Database {
             self.fatal.clone(),
             (counted.up.clone(), counted.durability_weak.clone()),
             MonitoredTables::new(target, self.identity.clone(), settings.clone()),
-            Refresher::new(
-                Arc::clone(&self.connection),
-                Arc::clone(&self.heartbeat),
-                settings,
-                &self.identity,
-                (tell, process.recoveries.clone()),
-                counted.clone(),
-            ),
+            Refresher::new(self, tell, process.recoveries.clone()),
         );
         first_look(&self.connection).await;
         self.fatal.borrow().clone().map_or(Ok(()), Err)
@@ -237,7 +240,7 @@ impl Database {
         };
         match found.unwrap_or_else(|failure| fitness_of(&failure)) {
             DatabaseFitness::Good { .. } => {
-                self.connection.set_health(Health::Up);
+                self.connection.set_contact(Contact::Up);
                 Ok(())
             }
             unfit @ (DatabaseFitness::Wrong(_)
@@ -246,29 +249,29 @@ impl Database {
         }
     }
 
-    /// Returns how many databases share each sequence, in the type of the counter's column.
-    pub(crate) fn stripe_count(&self) -> i32 {
-        i32::from(self.stripe.n())
-    }
-
-    pub(crate) fn health(&self) -> Health {
-        self.connection.health()
+    /// Returns a counter of this database for statements that write it under a guard.
+    pub(crate) fn guarded(&self, key: &CounterKey, guard: &HeartbeatGuard) -> GuardedCounter {
+        GuardedCounter {
+            key: key.clone(),
+            stripe_count: i32::from(self.stripe.n()),
+            guard: guard.clone(),
+        }
     }
 
     pub(crate) fn contact(&self) -> Contact {
-        match self.health() {
-            Health::NoContact => Contact::None,
-            Health::WrongSchema => Contact::WrongSchema,
-            Health::Up => Contact::Up,
-            Health::Down => Contact::Lost,
-        }
+        self.connection.contact()
+    }
+
+    /// Returns whether the database answers.
+    pub(crate) fn is_up(&self) -> bool {
+        self.contact() == Contact::Up
     }
 
     /// Returns the database as callers see it.
     pub(crate) fn serving(&self) -> ServingDatabase {
         ServingDatabase {
             database: self.identity.label.address.to_string(),
-            is_up: self.health() == Health::Up,
+            is_up: self.is_up(),
         }
     }
 
@@ -284,9 +287,9 @@ impl Database {
 
     /// Resolves when the database answers with a schema that fits.
     pub(crate) async fn reached(&self) {
-        let mut health = self.connection.health_changes();
+        let mut contact = self.connection.contact_changes();
         // The wait cannot fail: the sending end lives as long as the database.
-        let _up = health.wait_for(|health| *health == Health::Up).await;
+        let _up = contact.wait_for(|contact| *contact == Contact::Up).await;
     }
 
     pub(crate) fn take_last_failure(&self) -> Option<String> {
@@ -295,6 +298,21 @@ impl Database {
             true => cause,
             false => format!("{identity}: {cause}"),
         })
+    }
+
+    /// Runs one statement, or one step, of a chore.
+    ///
+    /// # Errors
+    /// How it failed.
+    pub(crate) async fn step<T, F, Fut>(&self, operation: F) -> Result<T, StatementFailure>
+    where
+        T: Send + 'static,
+        F: FnOnce(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
+    {
+        self.connection
+            .run(Instant::now() + CHORE_TIMEOUT, operation)
+            .await
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {
@@ -323,11 +341,34 @@ impl Database {
         *self.agreed.borrow()
     }
 
+    /// Checks that a heartbeat that was read satisfies a guard.
+    ///
+    /// # Errors
+    /// `WentBack`.
+    pub(crate) fn check_heartbeat(
+        &self,
+        guard: &HeartbeatGuard,
+        read: Option<i64>,
+    ) -> Result<(), StoreError> {
+        if guard.is_satisfied_by(read) {
+            return Ok(());
+        }
+        Err(self.contradicted_by(guard))
+    }
+
     /// Notes that the store went back for all names, because the guard did not hold, and returns
     /// the error.
     pub(crate) fn contradicted_by(&self, guard: &HeartbeatGuard) -> StoreError {
         self.heartbeat.contradicted(guard);
         // An operator may have recovered the database already, so the next poll runs at once.
+        self.connection.refresh.notify_one();
+        StoreError::WentBack
+    }
+
+    /// Notes that the store went back for a name, and returns the error. The next poll, which runs
+    /// at once, finds out whether all names went back, or whether the store is recovered already.
+    pub(crate) fn name_went_back(&self, name: &SequenceName) -> StoreError {
+        self.heartbeat.note_name_went_back(name);
         self.connection.refresh.notify_one();
         StoreError::WentBack
     }

@@ -75,6 +75,17 @@ pub enum StoreError {
     Broken(String),
 }
 
+impl StoreError {
+    /// Converts an error that came before a change was tried. Nothing was changed then.
+    pub(crate) fn not_changed(self) -> Self {
+        if matches!(self, Self::Unavailable | Self::Deadline) {
+            Self::NotChanged
+        } else {
+            self
+        }
+    }
+}
+
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::catalogue";
 
@@ -101,22 +112,11 @@ pub(crate) type Attempted<T> = Result<T, AttemptError<StoreError>>;
 /// # Errors
 /// The error for the caller, if another attempt cannot help.
 pub(crate) fn survive(name: &SequenceName, failure: &StatementFailure) -> Result<(), StoreError> {
-    match failure.cause() {
-        Cause::Contention
-        | Cause::Interrupted
-        | Cause::Duplicate
-        | Cause::Broken(_)
-        | Cause::Internal(_)
-        | Cause::Silent => Ok(()),
-        Cause::Busy
-        | Cause::DiskFull(_)
-        | Cause::Denied(_)
-        | Cause::NoConnection(_)
-        | Cause::Away(_)
-        | Cause::Refused(_)
-        | Cause::ReadOnly(_)
-        | Cause::Server(_) => Err(unexpected(name, failure)),
+    let cause = failure.cause();
+    if cause.may_pass() || matches!(cause, Cause::Silent) {
+        return Ok(());
     }
+    Err(unexpected(name, failure))
 }
 
 /// Converts an unexpected failure. Logs it if the database refuses the statement.

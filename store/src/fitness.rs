@@ -13,7 +13,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 
 use crate::{
     identity::DatabaseIdentity,
-    installation_id::{self, WrongInstallation},
+    installation_id,
     schema::{self, unfit_schema},
     settings::{Durability, StoreLimits},
 };
@@ -76,8 +76,7 @@ pub(crate) async fn inspect(
     }
     match installation_id::misplaced(&identity, &installation_id::read(&database).await?) {
         Some(_) if faults::is(Fault::AnyStamp) => {}
-        Some(WrongInstallation::Unstamped(reason)) => return Ok(DatabaseFitness::Schema(reason)),
-        Some(WrongInstallation::Wrong(reason)) => return Ok(DatabaseFitness::Wrong(reason)),
+        Some(unfit) => return Ok(unfit),
         None => {}
     }
     if let Some(reason) = problems(&database, &TABLE_CHECKS).await?.first() {
@@ -121,7 +120,7 @@ pub(crate) async fn lacks_installation_id(
     }
     let stamp = installation_id::read(database).await?;
     let misplaced = installation_id::misplaced(identity, &stamp);
-    Ok(matches!(misplaced, Some(WrongInstallation::Unstamped(_))))
+    Ok(matches!(misplaced, Some(DatabaseFitness::Schema(_))))
 }
 
 /// Refuses a server whose binary log holds statements: there InnoDB takes no write at READ

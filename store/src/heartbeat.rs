@@ -53,7 +53,7 @@ use odometer_process::{
     clock::now_ms,
     faults::{self, Fault},
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
@@ -223,14 +223,9 @@ impl Heartbeat {
         self.state.lock().recovered_at
     }
 
-    /// Returns whether this process has seen a recovery. If it has, it may create lost names again.
-    pub(crate) fn has_recovered(&self) -> bool {
-        self.state.lock().n_recoveries > 0
-    }
-
     /// Notes that the store contradicts a guard. From now on nothing is reserved for any name.
     pub(crate) fn contradicted(&self, guard: &HeartbeatGuard) {
-        self.note_went_back_in(
+        self.note_went_back(
             guard.n_recoveries,
             "this replica's own row is gone or older than it was",
         );
@@ -239,19 +234,9 @@ impl Heartbeat {
     /// Notes that something is gone, found by a read that began after `n_recoveries` recoveries. A
     /// read that began before a recovery says nothing of the time after that recovery, so it is
     /// ignored.
-    pub(crate) fn note_went_back_in(&self, n_recoveries: u64, how: &str) {
-        let state = self.state.lock();
-        if state.n_recoveries == n_recoveries {
-            self.mark_gone_back(state, how);
-        }
-    }
-
-    pub(crate) fn note_went_back(&self, how: &str) {
-        self.mark_gone_back(self.state.lock(), how);
-    }
-
-    fn mark_gone_back(&self, mut state: MutexGuard<'_, HeartbeatState>, how: &str) {
-        if faults::is(Fault::NoWentBackChecks) {
+    pub(crate) fn note_went_back(&self, n_recoveries: u64, how: &str) {
+        let mut state = self.state.lock();
+        if state.n_recoveries != n_recoveries || faults::is(Fault::NoWentBackChecks) {
             return;
         }
         self.went_back.set(1.0);

@@ -5,17 +5,10 @@
 //! poll raises the heartbeat, and replicas must know a change in time. The monitor finds out
 //! whether the database is there. The writer of the journal follows its queue.
 
-use std::{
-    future::Future,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use odometer_database::{
-    connection::Health, failure::StatementFailure, session::DatabaseConnection,
-};
-use sea_orm::DbErr;
+use odometer_database::failure::StatementFailure;
 
 use crate::{
     database::Database,
@@ -26,9 +19,6 @@ use crate::{
     removal::{self, Remover},
     worker_lease::{fullness, unconfirmed},
 };
-
-/// Bounds one statement of a chore, or one step, the wait for a connection included.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Work that is repeated for as long as the database's runtime lives.
 pub(crate) trait Chore: Send + 'static {
@@ -97,7 +87,7 @@ fn repeat(
             let Some(database) = database.upgrade() else {
                 return;
             };
-            if database.connection.health() != Health::Up {
+            if !database.is_up() {
                 pause = jittered(first);
                 continue;
             }
@@ -115,23 +105,6 @@ fn repeat(
             };
         }
     })
-}
-
-/// Runs one statement, or one step, of a chore.
-///
-/// # Errors
-/// How it failed.
-pub(crate) async fn query<T, F, Fut>(
-    database: &Database,
-    operation: F,
-) -> Result<T, StatementFailure>
-where
-    T: Send + 'static,
-    F: FnOnce(DatabaseConnection) -> Fut,
-    Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
-{
-    let until = Instant::now() + TIMEOUT;
-    database.connection.run(until, operation).await
 }
 
 /// Returns a random half to all of a pause, so that replicas do not do a chore at the same time.

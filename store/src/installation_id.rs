@@ -13,7 +13,9 @@ use std::{
 use crate::identity::DatabaseIdentity;
 use entity::{meta, sequence, worker_lease};
 use odometer_core::definition::Stripe;
-use odometer_database::{session::DatabaseConnection, start_error::StartError};
+use odometer_database::{
+    fitness::DatabaseFitness, session::DatabaseConnection, start_error::StartError,
+};
 use parking_lot::Mutex;
 use sea_orm::{
     ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
@@ -96,15 +98,6 @@ pub(crate) struct InstallationId {
     pub(crate) was_recovered: bool,
 }
 
-/// Why a database does not fit its place in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WrongInstallation {
-    /// `odometer migrate` has not written its installation id yet.
-    Unstamped(String),
-    /// Only a change of the configuration helps.
-    Wrong(String),
-}
-
 /// Returns the stripe that a database counts, as its own row says.
 pub(crate) fn of(meta: &meta::Model) -> Stripe {
     let (k, n) = (u16::try_from(meta.stripe_k), u16::try_from(meta.stripe_n));
@@ -112,15 +105,17 @@ pub(crate) fn of(meta: &meta::Model) -> Stripe {
     stripe.unwrap_or(Stripe::WHOLE)
 }
 
-/// Returns why a database with this installation id must not be used at this place. The reason is a
-/// sentence about `this database`: [`DatabaseLabel::name_in`] puts in which database it is.
+/// Returns why a database with this installation id must not be used at this place. The schema does
+/// not fit if `odometer migrate` has not written the id yet. Otherwise the database is wrong, and
+/// only a change of the configuration helps. The reason is a sentence about `this database`:
+/// [`DatabaseLabel::name_in`] puts in which database it is.
 ///
 /// [`DatabaseLabel::name_in`]: odometer_database::label::DatabaseLabel::name_in
 pub(crate) fn misplaced(
     identity: &DatabaseIdentity,
     stamp: &InstallationId,
-) -> Option<WrongInstallation> {
-    let wrong = |what: String| Some(WrongInstallation::Wrong(format!("{THIS} {what}")));
+) -> Option<DatabaseFitness> {
+    let wrong = |what: String| Some(DatabaseFitness::Wrong(format!("{THIS} {what}")));
     let (stripe, n) = (identity.stripe, i32::from(identity.stripe.n()));
     if stamp.n == 1 && n > 1 {
         return if stamp.has_sequences {
@@ -129,7 +124,7 @@ pub(crate) fn misplaced(
                  of {n}: name a database without sequences"
             ))
         } else {
-            Some(WrongInstallation::Unstamped(format!(
+            Some(DatabaseFitness::Schema(format!(
                 "{THIS} is not stamped as one of {n} yet: run `odometer migrate`"
             )))
         };
@@ -153,7 +148,7 @@ pub(crate) fn misplaced(
     foreign(identity, stamp)
 }
 
-fn foreign(identity: &DatabaseIdentity, stamp: &InstallationId) -> Option<WrongInstallation> {
+fn foreign(identity: &DatabaseIdentity, stamp: &InstallationId) -> Option<DatabaseFitness> {
     let known = identity
         .installation
         .known
@@ -164,7 +159,7 @@ fn foreign(identity: &DatabaseIdentity, stamp: &InstallationId) -> Option<WrongI
         Some((cluster_id, said_by))
             if identity.stripe != Stripe::WHOLE && cluster_id != stamp.cluster_id =>
         {
-            Some(WrongInstallation::Wrong(format!(
+            Some(DatabaseFitness::Wrong(format!(
                 "{THIS} is of another installation ({}) than {said_by} ({cluster_id}): name \
                  databases that were stamped together",
                 stamp.cluster_id
@@ -173,7 +168,7 @@ fn foreign(identity: &DatabaseIdentity, stamp: &InstallationId) -> Option<WrongI
         Some((cluster_id, _)) if cluster_id == stamp.cluster_id => None,
         Some(_) | None => {
             let same = identity.installation.note(identity, &stamp.cluster_id)?;
-            Some(WrongInstallation::Wrong(format!(
+            Some(DatabaseFitness::Wrong(format!(
                 "{THIS} is that of another store ({same}), or a copy of it: name another one"
             )))
         }
@@ -244,11 +239,9 @@ pub(crate) fn agreed(places: &[(DatabaseIdentity, InstallationId)]) -> Result<St
     let mut chosen: Option<String> = None;
     for (identity, stamp) in places {
         match misplaced(identity, stamp) {
-            Some(WrongInstallation::Wrong(reason)) => {
-                return Err(StartError::Configuration(reason).of(&identity.label));
-            }
-            Some(WrongInstallation::Unstamped(_)) => {}
             None => chosen = Some(stamp.cluster_id.clone()),
+            Some(DatabaseFitness::Schema(_)) => {}
+            Some(unfit) => return Err(StartError::from(unfit).of(&identity.label)),
         }
     }
     check_replaced(places)?;
@@ -313,7 +306,7 @@ mod tests {
 
     fn refused(identity: &DatabaseIdentity, stamp: &InstallationId) -> String {
         match misplaced(identity, stamp) {
-            Some(WrongInstallation::Wrong(reason)) => identity.label.name_in(&reason),
+            Some(DatabaseFitness::Wrong(reason)) => identity.label.name_in(&reason),
             other => unreachable!("{other:?}"),
         }
     }

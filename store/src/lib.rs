@@ -50,12 +50,14 @@ pub use change::request::{Act, ChangeRequest};
 pub use commands::{check, migrate, recover};
 pub use error::StoreError;
 pub use journal::trace::{Holder, NumberTrace, Traced};
-pub use odometer_database::{settings::StatementBounds, start_error::StartError};
+pub use odometer_database::{
+    connection::Contact, settings::StatementBounds, start_error::StartError,
+};
+pub use outcome::Resolved;
 pub use outcome::{
     Altered, Changed, Condition, Following, JournalBlock, News, Page, SeenRecovery,
     SequenceSummary, Serving, ServingDatabase, ServingRedis, Snapshot, StoreKind,
 };
-pub use outcome::{Contact, Resolved};
 pub use outcome::{DatabaseHealth, RedisHealth, StoreHealth};
 pub use reservation::{
     counter_read::ReadCounter,

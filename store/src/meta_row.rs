@@ -30,8 +30,9 @@ use entity::meta;
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ConnectionTrait, DbBackend, DbErr, EntityTrait, QuerySelect, Select,
-    sea_query::{LockType, SelectStatement},
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryResult,
+    QuerySelect, Select,
+    sea_query::{Expr, LockType, SelectStatement},
 };
 
 /// Makes a query of `meta` lock the row as a creation does, until the end of the transaction.
@@ -71,9 +72,42 @@ pub(crate) async fn lock_exclusively(
     read(transaction.holding(plain()), transaction).await
 }
 
+/// Keeps programs out from now on that know no schema of `version` or later.
+///
+/// # Errors
+/// What the database says.
+pub(crate) async fn keep_older_programs_out(
+    database: &impl ConnectionTrait,
+    version: i32,
+) -> Result<(), DbErr> {
+    meta::Entity::update_many()
+        .col_expr(meta::Column::CompatibleFrom, Expr::val(version))
+        .filter(meta::Column::Id.eq(1))
+        .filter(meta::Column::CompatibleFrom.lt(version))
+        .exec(database)
+        .await?;
+    Ok(())
+}
+
 /// Returns the query that reads the row without a lock.
 pub(crate) fn plain() -> Select<meta::Entity> {
     meta::Entity::find_by_id(1_i16)
+}
+
+/// Runs a query of `meta`, perhaps joined with other tables, that finds one row.
+///
+/// # Errors
+/// What the database says, or that there is no row in `meta`.
+pub(crate) async fn query(
+    database: &impl ConnectionTrait,
+    query: &SelectStatement,
+) -> Result<QueryResult, DbErr> {
+    let row = database.query_one(query).await?;
+    row.ok_or_else(missing)
+}
+
+fn missing() -> DbErr {
+    DbErr::RecordNotFound("meta".to_owned())
 }
 
 /// Reads the row by one of the queries of this file.
@@ -85,5 +119,5 @@ pub(crate) async fn read(
     database: &impl ConnectionTrait,
 ) -> Result<meta::Model, DbErr> {
     let row = find.one(database).await?;
-    row.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
+    row.ok_or_else(missing)
 }

@@ -244,14 +244,3 @@ pub struct RedisHealth {
     /// Whether the server answers.
     pub is_up: bool,
 }
-
-/// What is known of a store now. A greater value is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Contact {
-    /// The store has not answered since the start.
-    None,
-    WrongSchema,
-    /// The store answered once and does not answer now.
-    Lost,
-    Up,
-}

@@ -58,8 +58,7 @@ impl RememberedPlacements {
 
     pub(crate) fn note(&self, name: &SequenceName, index: usize) {
         if index > 0 {
-            let mut by_name = self.by_name.lock();
-            *by_name.get_or_insert_with(name, || index) = index;
+            self.by_name.lock().insert(name.clone(), index);
         }
     }
 
@@ -135,9 +134,8 @@ impl Stores {
         index: usize,
         mut definition: Arc<Definition>,
     ) -> Result<Placement, StoreError> {
-        if let Some(store) = self.names.get(index)
-            && definition.store != **store
-        {
+        let store = &self.at(index).name;
+        if definition.store != **store {
             Arc::make_mut(&mut definition).store = store.to_string();
         }
         match self.at(0).claim(name, &definition).await? {
@@ -295,7 +293,10 @@ impl Stores {
             let name = change.name.clone();
             let may_claim = !change.act.is_dry_run();
             for _look in 0..LOOKS {
-                let placement = self.ask(&name, may_claim).await.map_err(not_changed)?;
+                let placement = self
+                    .ask(&name, may_claim)
+                    .await
+                    .map_err(StoreError::not_changed)?;
                 let altered = match placement {
                     Placement::In(index) => {
                         self.at(index).alter(self.aimed_at(index, &change)).await
@@ -318,8 +319,8 @@ impl Stores {
     /// that names no store does not move the name.
     fn aimed_at(&self, index: usize, change: &ChangeRequest) -> Arc<ChangeRequest> {
         let mut change = change.clone();
+        let store = &self.at(index).name;
         if let Act::Define { template, .. } = &mut change.act
-            && let Some(store) = self.names.get(index)
             && template.store != **store
         {
             Arc::make_mut(template).store = store.to_string();
@@ -353,7 +354,7 @@ impl Stores {
             }
             let definition = Arc::new(definition);
             let claim = self.claim(&change.name, &definition, index).await;
-            if !claim.map_err(not_changed)? {
+            if !claim.map_err(StoreError::not_changed)? {
                 return Err(StoreError::Elsewhere(definition));
             }
         }
@@ -366,9 +367,10 @@ impl Stores {
         let invalid =
             |field, reason| StoreError::Definition(DefinitionError::Invalid { field, reason });
         let Some(index) = self.index_of(&definition.store) else {
+            let names: Vec<&str> = self.all().map(|store| &*store.name).collect();
             let reason = format!(
                 "must be a store of the configuration, one of {}",
-                self.names.join(", ")
+                names.join(", ")
             );
             return Err(invalid("store", reason));
         };
@@ -381,14 +383,5 @@ impl Stores {
             return Err(invalid("order", reason));
         }
         Ok(index)
-    }
-}
-
-/// Converts an error of the search for a name's store. In this case nothing was changed.
-fn not_changed(error: StoreError) -> StoreError {
-    if matches!(error, StoreError::Unavailable | StoreError::Deadline) {
-        StoreError::NotChanged
-    } else {
-        error
     }
 }

@@ -92,16 +92,19 @@ impl Database {
         let entry = self.entry_of(key).await?;
         Ok(MemberEntry {
             k: usize::from(self.identity.source.database),
-            definition: Arc::new(self.definition_of(&entry)?),
+            definition: self.definition_of(&entry)?,
             entry,
             has_used_periods: false,
         })
     }
 
     /// Reads the definition of a sequence that lives in this database.
-    pub(crate) fn definition_of(&self, entry: &CatalogEntry) -> Result<Definition, StoreError> {
-        catalog::read_definition(&entry.definition, &self.identity.label.store)
-            .map_err(|error| StoreError::Broken(error.to_string()))
+    pub(crate) fn definition_of(
+        &self,
+        entry: &CatalogEntry,
+    ) -> Result<Arc<Definition>, StoreError> {
+        let read = catalog::read_definition(&entry.definition, &self.identity.label.store);
+        read.map(Arc::new)
     }
 
     pub(crate) async fn blocks(

@@ -38,7 +38,7 @@ use sea_orm::{
 use crate::{
     database::Database,
     heartbeat::HeartbeatGuard,
-    housekeeping::{Chore, PassFailure, jittered, query},
+    housekeeping::{Chore, PassFailure, jittered},
     rows::catalog::{self, NO_PERIOD},
 };
 
@@ -87,17 +87,15 @@ impl Chore for Remover {
 /// Looks at all sequences once. Returns why one of them was put off, if one was.
 async fn remove_all(database: &Database) -> Result<Option<StatementFailure>, StatementFailure> {
     // The slower clock decides: periods that are kept too long can still be removed.
-    let clock = query(database, |database| async move {
-        database_clock::read(&database).await
-    });
+    let clock = database.step(|database| async move { database_clock::read(&database).await });
     let now_ms = Ord::min(now_ms(), clock.await?);
     let mut put_off = None;
     let mut after = Some(String::new());
     while let Some(begin) = after {
-        let end = query(database, |database| page_end(database, begin.clone()));
+        let end = database.step(|database| page_end(database, begin.clone()));
         let end = end.await?;
         let page = (begin, end.clone());
-        let rows = query(database, |database| calendars(database, page)).await?;
+        let rows = database.step(|database| calendars(database, page)).await?;
         for due in due(database, &rows, now_ms).await? {
             match remove(database, due).await {
                 Ok(()) => {}
@@ -129,8 +127,9 @@ async fn due(
     let mut all = Vec::new();
     for (through, group) in by_period {
         let names: Vec<String> = group.iter().map(|due| due.row.name.clone()).collect();
-        let mut youngest =
-            query(database, |database| with_counters(database, names, through)).await?;
+        let mut youngest = database
+            .step(|database| with_counters(database, names, through))
+            .await?;
         all.extend(group.into_iter().filter_map(|due| {
             let through = youngest.remove(&due.row.name)?;
             Some(Due { through, ..due })
@@ -148,10 +147,9 @@ async fn remove(database: &Database, due: Due) -> Result<(), StatementFailure> {
         && !faults::is(Fault::RemoveUnannounced)
     {
         let (announced, guard_copy) = (due.clone(), guard.clone());
-        let is_announced = query(database, |database| {
-            announce(database, announced, guard_copy)
-        })
-        .await?;
+        let is_announced = database
+            .step(|database| announce(database, announced, guard_copy))
+            .await?;
         if !is_announced {
             // Another replica was faster, or the sequence was changed. The next pass looks
             // again.
@@ -164,7 +162,9 @@ async fn remove(database: &Database, due: Due) -> Result<(), StatementFailure> {
     let mut n_removed: u64 = 0;
     loop {
         let (due, guard) = (due.clone(), guard.clone());
-        let deleted = query(database, |database| delete(database, due, guard)).await?;
+        let deleted = database
+            .step(|database| delete(database, due, guard))
+            .await?;
         database.metrics.periods_removed.increment(deleted);
         n_removed = n_removed.saturating_add(deleted);
         if deleted < STEP {

@@ -4,7 +4,6 @@ use std::{future::Future, time::Instant};
 
 use odometer_core::name::SequenceName;
 use odometer_database::{
-    connection::Health,
     failure::{Cause, StatementFailure},
     retry::Retry,
     session::DatabaseConnection,
@@ -54,7 +53,7 @@ impl Database {
         F: Fn(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
     {
-        if self.health() != Health::Up {
+        if !self.is_up() {
             return Err(StatementFailure::NotCommitted(Cause::NoConnection(
                 "the database is away".to_owned(),
             )));
@@ -65,15 +64,7 @@ impl Database {
                 Ok(value) => return Ok(value),
                 Err(failure) => failure,
             };
-            let may_pass = matches!(
-                failure.cause(),
-                Cause::Contention
-                    | Cause::Interrupted
-                    | Cause::Duplicate
-                    | Cause::Broken(_)
-                    | Cause::Internal(_)
-            );
-            let worth_it = may_pass
+            let worth_it = failure.cause().may_pass()
                 && (repeat == Repeat::Any || matches!(failure, StatementFailure::NotCommitted(_)));
             if !worth_it || !retry.again().await {
                 return Err(failure);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{join_all, select_all};
 use odometer_core::{definition::Stripe, period::CounterKey};
 use odometer_database::{
-    connection::Health, start_error::StartError, target::Target, tasks::Tasks,
+    connection::Contact, start_error::StartError, target::Target, tasks::Tasks,
 };
 use odometer_process::metrics::Metrics;
 use tokio::sync::mpsc;
@@ -18,9 +18,9 @@ use tokio::sync::mpsc;
 use crate::{
     News, Serving, StoreError, StoreHealth, StoreKind, StoreLimits,
     change::rules::ChangeRules,
+    commands,
     database::Database,
     housekeeping,
-    outcome::Contact,
     redis::{agreement::Agreement, store::RedisStore},
     settings::{DatabaseSettings, OpenFor, Process},
     striped::{assign_installation, health::Member, memory::CounterMemory},
@@ -177,8 +177,7 @@ impl Store {
 
     /// Returns a member that answers.
     pub(crate) fn any(&self) -> Option<&Arc<Database>> {
-        self.databases()
-            .find(|database| database.health() == Health::Up)
+        self.databases().find(|database| database.is_up())
     }
 
     pub(crate) fn databases(&self) -> impl Iterator<Item = &Arc<Database>> {
@@ -266,27 +265,19 @@ async fn stamp_at_start(
     if !is_wanted {
         return Ok(());
     }
-    for database in settings {
-        let migrating = crate::commands::migrate_one(database);
-        match Box::pin(migrating)
-            .await
-            .map_err(|error| error.of(&database.identity.label))
-        {
-            Ok(_migrated) => {}
-            Err(StartError::Other(reason)) => {
-                tracing::warn!(target: TARGET, "the databases cannot be stamped now: {reason}");
-                return Ok(());
-            }
-            Err(error) => return Err(error),
+    let stamping = async {
+        for database in settings {
+            let migrated = Box::pin(commands::migrate_one(database)).await;
+            migrated.map_err(|error| error.of(&database.identity.label))?;
         }
-    }
-    match Box::pin(assign_installation::stamp(settings)).await {
-        Ok(_) => Ok(()),
+        Box::pin(assign_installation::stamp(settings)).await
+    };
+    match stamping.await {
         Err(StartError::Other(reason)) => {
             tracing::warn!(target: TARGET, "the databases cannot be stamped now: {reason}");
             Ok(())
         }
-        Err(error) => Err(error),
+        stamped => stamped.map(|_n_stamped| ()),
     }
 }
 

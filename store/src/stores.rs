@@ -20,11 +20,11 @@ use tokio::{
 };
 
 use crate::{
-    BlockFate, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest, SeenCounter,
+    BlockFate, Contact, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest, SeenCounter,
     SequenceSummary, Serving, Source, StartError, StoreError, StoreHealth, Unpublished,
     database::Database,
     journal::recent,
-    outcome::{Contact, Following},
+    outcome::Following,
     placement::RememberedPlacements,
     settings::{OpenFor, Process, StoresSettings},
     store::Store,
@@ -49,8 +49,6 @@ pub struct Stores {
     default: Arc<Store>,
     /// The other stores, in the order of the configuration.
     others: Vec<Arc<Store>>,
-    /// The names of all stores, the default store first, in the order of the configuration.
-    pub(crate) names: Vec<Arc<str>>,
     pub(crate) placements: RememberedPlacements,
     /// The name of this process in the journals.
     holder: Arc<str>,
@@ -98,7 +96,6 @@ impl Stores {
             Ok(Arc::new(Self {
                 default,
                 others: stores.collect(),
-                names: settings.names().into_iter().map(Arc::from).collect(),
                 placements: RememberedPlacements::default(),
                 holder: process.holder,
                 started: Instant::now(),
@@ -123,7 +120,7 @@ impl Stores {
 
     /// Returns the index of a store in the configuration.
     pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|known| **known == *name)
+        self.all().position(|store| *store.name == *name)
     }
 
     /// Returns whether a database belongs to the store of this name.
@@ -148,8 +145,7 @@ impl Stores {
         Box::pin(async move {
             let mut waiting: Vec<_> = self
                 .all()
-                .zip(&self.names)
-                .map(|(store, name)| Box::pin(async move { (name, store.fatal().await) }))
+                .map(|store| Box::pin(async move { (&store.name, store.fatal().await) }))
                 .collect();
             while !waiting.is_empty() {
                 let ((name, error), _, others) = select_all(waiting).await;
@@ -403,13 +399,7 @@ impl Stores {
     ) -> BoxFuture<'a, Result<Page, StoreError>> {
         Box::pin(async move {
             let all = self.all().map(|store| store.list(prefix, after, limit));
-            let mut pages = try_join_all(all).await?;
-            if pages.len() == 1
-                && let Some(page) = pages.pop()
-            {
-                return Ok(page);
-            }
-            Ok(merged(pages, limit))
+            Ok(merged(try_join_all(all).await?, limit))
         })
     }
 

@@ -120,7 +120,7 @@ fn cut(text: &str) -> String {
 }
 
 /// The name of a counter: a sequence, and one of its periods.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CounterKey {
     /// The sequence.
     pub sequence: SequenceName,

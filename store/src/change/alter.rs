@@ -9,7 +9,7 @@ use odometer_database::{
 use sea_orm::DbErr;
 
 use super::{
-    decision::{Decision, decide},
+    decision::decide,
     prepared::prepare,
     request::{ChangeRequest, ChangeScope},
     rules::ChangeRules,
@@ -34,8 +34,7 @@ pub(crate) async fn run(
 ) -> Result<Result<Altered, StoreError>, DbErr> {
     let transaction = database.begin().await?;
     let written = decide_and_write(&transaction, &change, &scope, &rules).await;
-    let ended = transaction::end(transaction, written, |decision| decision.is_written);
-    Ok(ended.await?.map(Altered::from))
+    transaction::end(transaction, written, |altered| altered.is_written).await
 }
 
 async fn decide_and_write(
@@ -43,17 +42,17 @@ async fn decide_and_write(
     change: &ChangeRequest,
     scope: &ChangeScope,
     rules: &ChangeRules,
-) -> Result<Decision, TransactionError<StoreError>> {
+) -> Result<Altered, TransactionError<StoreError>> {
     let part = prepare(transaction, change, scope).await?;
     let decision = decide(change, rules, std::slice::from_ref(&part))?;
-    if decision.is_written {
+    if decision.altered.is_written {
         if !part.is_held {
             let what = format!("a change of `{}` was taken for none", change.name);
             return Err(StoreError::Broken(what).into());
         }
         Box::pin(writing::write(transaction, change, &part, &decision)).await?;
     }
-    Ok(decision)
+    Ok(decision.altered)
 }
 
 impl Store {
@@ -85,30 +84,14 @@ impl Database {
         rules: ChangeRules,
     ) -> Result<Altered, StoreError> {
         let is_dry_run = change.act.is_dry_run();
-        let guard = match self.heartbeat.guard() {
-            Ok(guard) => guard,
-            Err(StoreError::Unavailable) => return Err(StoreError::NotChanged),
-            Err(error) => return Err(error),
-        };
-        let scope = ChangeScope {
-            store: Arc::clone(&self.identity.label.store),
-            stripe: self.stripe,
-            guard,
-            last_seen: change.last_seen,
-        };
+        let scope = ChangeScope::of(self, change.last_seen).map_err(StoreError::not_changed)?;
         let outcome = self
             .attempts(Repeat::NotCommitted, |database| {
                 run(database, Arc::clone(&change), scope.clone(), rules.clone())
             })
             .await;
         let altered = match outcome {
-            Ok(Err(StoreError::WentBack)) => {
-                // The next poll finds out whether all names went back, or whether the store is
-                // recovered already.
-                self.heartbeat.note_name_went_back(&change.name);
-                self.connection.refresh.notify_one();
-                return Err(StoreError::WentBack);
-            }
+            Ok(Err(StoreError::WentBack)) => return Err(self.name_went_back(&change.name)),
             Ok(outcome) => outcome?,
             Err(StatementFailure::MayHaveCommitted(_)) if !is_dry_run => {
                 return Err(StoreError::MayHaveChanged);

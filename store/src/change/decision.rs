@@ -29,20 +29,9 @@ use crate::{
 /// The outcome of a change.
 #[derive(Clone, Debug)]
 pub(crate) struct Decision {
-    pub(crate) before: Option<Snapshot>,
-    pub(crate) after: Snapshot,
+    pub(crate) altered: Altered,
+    /// Periods at or before this one are removed; empty if none is.
     pub(crate) removed_through: String,
-    pub(crate) is_written: bool,
-}
-
-impl From<Decision> for Altered {
-    fn from(decision: Decision) -> Self {
-        Self {
-            before: decision.before,
-            after: decision.after,
-            is_written: decision.is_written,
-        }
-    }
 }
 
 /// Decides the outcome of a change.
@@ -103,10 +92,12 @@ pub(crate) fn decide(
     let removed = parts.iter().filter_map(|part| part.row.as_ref());
     let removed_through = removed.map(|row| row.model.periods_removed_through.clone());
     Ok(Decision {
-        before: Some(before),
-        after,
+        altered: Altered {
+            before: Some(before),
+            after,
+            is_written,
+        },
         removed_through: removed_through.max().unwrap_or_default(),
-        is_written,
     })
 }
 
@@ -144,20 +135,23 @@ fn creation(
         let first = part.baseline.first(&part.stripe.view(&definition));
         next_value = next_value.max(part.stripe.reached(&definition, first));
     }
+    let after = Snapshot {
+        is_live: true,
+        version: if *dry_run { 0 } else { next_version(parts) },
+        period: Period::none(),
+        is_removed: false,
+        floor: definition.start,
+        next_value,
+        rate: 0.0,
+        definition: Arc::new(definition),
+    };
     Ok(Decision {
-        before: None,
-        after: Snapshot {
-            is_live: true,
-            version: if *dry_run { 0 } else { next_version(parts) },
-            period: Period::none(),
-            is_removed: false,
-            floor: definition.start,
-            next_value,
-            rate: 0.0,
-            definition: Arc::new(definition),
+        altered: Altered {
+            before: None,
+            after,
+            is_written: !dry_run,
         },
         removed_through: String::new(),
-        is_written: !dry_run,
     })
 }
 
@@ -504,6 +498,7 @@ mod tests {
         assert!(
             decide(&request, &rules, &[kept, lost(1)])
                 .unwrap()
+                .altered
                 .is_written
         );
     }

@@ -13,27 +13,28 @@ use entity::{counter, meta, sequence};
 use odometer_core::name::SequenceName;
 use odometer_database::{
     complaint::Complaint,
-    connection::{Connection, Health},
+    connection::{Connection, Contact},
     database_clock,
     failure::StatementFailure,
     monitor::Refresh,
     session::DatabaseConnection,
 };
-use odometer_process::{clock::now_ms, metrics::DatabaseMetrics};
+use odometer_process::metrics::DatabaseMetrics;
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, Iterable,
-    JoinType, Order, QueryTrait,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, FromQueryResult, Iterable, JoinType, Order,
+    QueryTrait,
     sea_query::{Expr, ExprTrait, Query},
 };
 use tokio::sync::mpsc;
 
 use crate::{
-    StoreLimits,
+    database::Database,
     heartbeat::{self, Heartbeat},
-    identity::DatabaseIdentity,
+    meta_row,
     outcome::{Changed, News, SeenRecovery},
     rows::catalog,
     settings::Source,
+    worker_lease::baseline::SentAt,
 };
 
 /// Names the log target of the events in this file.
@@ -75,20 +76,18 @@ pub(crate) struct Refresher {
 
 impl Refresher {
     pub(crate) fn new(
-        connection: Arc<Connection>,
-        heartbeat: Arc<Heartbeat>,
-        settings: &StoreLimits,
-        identity: &DatabaseIdentity,
-        (tell, recoveries): (mpsc::Sender<News>, mpsc::UnboundedSender<SeenRecovery>),
-        counted: DatabaseMetrics,
+        database: &Database,
+        tell: mpsc::Sender<News>,
+        recoveries: mpsc::UnboundedSender<SeenRecovery>,
     ) -> Self {
+        let settings = &database.settings;
         Self {
-            connection,
-            heartbeat,
+            connection: Arc::clone(&database.connection),
+            heartbeat: Arc::clone(&database.heartbeat),
             tell,
             recoveries,
-            store: Arc::clone(&identity.label.store),
-            source: identity.source,
+            store: Arc::clone(&database.identity.label.store),
+            source: database.identity.source,
             // Half of it, so that every replica knows a change within the whole of it.
             interval: settings.definition_refresh / 2,
             time_limit: settings.statement.timeout + settings.statement.acquire,
@@ -97,7 +96,7 @@ impl Refresher {
             deleted_old_at: None,
             has_complained: false,
             older_recovery: Complaint::default(),
-            counted,
+            counted: database.counted.clone(),
         }
     }
 
@@ -106,7 +105,8 @@ impl Refresher {
         if meta.recovered_at > self.heartbeat.recovered_at() {
             self.recover(&meta).await?;
         } else if let Some(how) = self.what_went_back(&meta) {
-            self.heartbeat.note_went_back(how);
+            let n_recoveries = self.heartbeat.n_recoveries();
+            self.heartbeat.note_went_back(n_recoveries, how);
             self.complain_of_older_recovery(&meta);
         }
         let raised = self
@@ -187,14 +187,10 @@ impl Refresher {
     }
 
     async fn read_meta(&self) -> Result<meta::Model, StatementFailure> {
-        let sent = Instant::now();
-        let ours_ms = now_ms();
-        let until = sent + self.time_limit;
+        let sent = SentAt::read();
+        let until = sent.sent + self.time_limit;
         let (meta, database_ms) = self.connection.run(until, read_meta).await?;
-        // The database read its clock at some time between request and reply. The middle is taken.
-        let half_ms = i64::try_from(sent.elapsed().as_millis() / 2).unwrap_or(0);
-        self.counted
-            .note_skew(database_ms.saturating_sub(ours_ms.saturating_add(half_ms)));
+        self.counted.note_skew(sent.skew_ms(database_ms));
         Ok(meta)
     }
 
@@ -256,11 +252,11 @@ impl Refresh for Refresher {
 
     /// Polls until the program ends.
     async fn run(mut self) {
-        let mut health = self.connection.health_changes();
+        let mut contact = self.connection.contact_changes();
         loop {
             // Nothing can be read while the database is away. When it comes back, the poll runs at
             // once.
-            if health.wait_for(|now| *now == Health::Up).await.is_err() {
+            if contact.wait_for(|now| *now == Contact::Up).await.is_err() {
                 return;
             }
             let next = Instant::now() + self.interval;
@@ -279,7 +275,7 @@ impl Refresh for Refresher {
             tokio::select! {
                 () = pause => {}
                 () = self.connection.refresh.notified() => {}
-                went = health.wait_for(|now| *now != Health::Up) => {
+                went = contact.wait_for(|now| *now != Contact::Up) => {
                     if went.is_err() {
                         return;
                     }
@@ -291,14 +287,12 @@ impl Refresh for Refresher {
 
 /// Reads the row of `meta`, and the database's clock (Unix ms).
 async fn read_meta(database: DatabaseConnection) -> Result<(meta::Model, i64), DbErr> {
-    let mut query = meta::Entity::find_by_id(1_i16).into_query();
+    let mut query = meta_row::plain().into_query();
     query.expr_as(
         database_clock::now(database.get_database_backend()),
         "now_ms",
     );
-    let Some(row) = database.query_one(&query).await? else {
-        return Err(DbErr::RecordNotFound("meta".to_owned()));
-    };
+    let row = meta_row::query(&database, &query).await?;
     let meta = meta::Model::from_query_result(&row, "")?;
     Ok((meta, row.try_get("", "now_ms")?))
 }

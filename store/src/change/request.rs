@@ -9,7 +9,10 @@ use odometer_core::{
 };
 use odometer_process::faults::{self, Fault};
 
-use crate::{heartbeat::HeartbeatGuard, outcome::Condition, rows::counter::SeenCounter};
+use crate::{
+    database::Database, error::StoreError, heartbeat::HeartbeatGuard, outcome::Condition,
+    rows::counter::SeenCounter,
+};
 
 /// An act on one sequence, and the conditions for it.
 #[derive(Clone, Debug)]
@@ -48,6 +51,22 @@ pub(crate) struct ChangeScope {
 }
 
 impl ChangeScope {
+    /// Returns the scope of a change in a database.
+    ///
+    /// # Errors
+    /// As for [`Heartbeat::guard`](crate::heartbeat::Heartbeat::guard).
+    pub(crate) fn of(
+        database: &Database,
+        last_seen: Option<SeenCounter>,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            store: Arc::clone(&database.identity.label.store),
+            stripe: database.stripe,
+            guard: database.heartbeat.guard()?,
+            last_seen,
+        })
+    }
+
     /// Returns whether the database is the only one of its store.
     pub(crate) fn is_alone(&self) -> bool {
         self.stripe.n() == 1

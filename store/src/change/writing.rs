@@ -32,7 +32,7 @@ pub(crate) async fn write(
         transaction,
         part,
         decision,
-        counted: part.stripe.view(&decision.after.definition),
+        counted: part.stripe.view(&decision.altered.after.definition),
     };
     writing.write(change).await
 }
@@ -48,7 +48,7 @@ struct Writing<'a> {
 
 impl Writing<'_> {
     async fn write(&self, change: &ChangeRequest) -> Result<(), DbErr> {
-        let (part, after) = (self.part, &self.decision.after);
+        let (part, after) = (self.part, &self.decision.altered.after);
         meta::Entity::update_many()
             .col_expr(meta::Column::DefinitionsVersion, Expr::val(after.version))
             .filter(meta::Column::Id.eq(1))
@@ -57,7 +57,7 @@ impl Writing<'_> {
         self.write_row(&change.name).await?;
         let whole = CounterKey::whole(change.name.clone());
         if part.row.is_none() {
-            if self.decision.before.is_none() {
+            if self.decision.altered.before.is_none() {
                 let first = first_in(part, &self.counted, &whole.period);
                 warn_if_exhausted(&change.name, &after.definition, &self.counted, first);
             }
@@ -83,7 +83,7 @@ impl Writing<'_> {
     }
 
     async fn write_row(&self, name: &SequenceName) -> Result<(), DbErr> {
-        let after = &self.decision.after;
+        let after = &self.decision.altered.after;
         let row = SequenceRow {
             name,
             kind: after.definition.kind,
@@ -101,7 +101,7 @@ impl Writing<'_> {
 
     /// Creates a counter that this database does not have yet.
     async fn create(&self, key: &CounterKey) -> Result<(), DbErr> {
-        let (part, after) = (self.part, &self.decision.after);
+        let (part, after) = (self.part, &self.decision.altered.after);
         let first = first_in(part, &self.counted, &key.period);
         let mut new_counter = NewCounter::at(first, &after.definition, part.stripe, part.baseline);
         if key.period == after.period {
@@ -114,7 +114,7 @@ impl Writing<'_> {
     /// Sets the act's counter to this database's first number at or above both the floor and the
     /// present value.
     async fn write_counter(&self, key: &CounterKey) -> Result<(), DbErr> {
-        let after = &self.decision.after;
+        let after = &self.decision.altered.after;
         let now = match self.part.counter {
             Some(counter) => counter.seen.next_value,
             None => first_in(self.part, &self.counted, &key.period),

@@ -18,7 +18,6 @@ use crate::{
 const SUCCESSES: u32 = 8;
 
 /// The rows that are not yet written, in their order. They are written from the front.
-#[derive(Default)]
 pub(crate) struct Backlog {
     rows: VecDeque<(JournalRow, BlockFate)>,
     /// How many rows at the front may be written already.
@@ -26,8 +25,11 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    pub(crate) fn push(&mut self, row: JournalRow, fate: BlockFate) {
-        self.rows.push_back((row, fate));
+    pub(crate) fn of(rows: impl Iterator<Item = (JournalRow, BlockFate)>) -> Self {
+        Self {
+            rows: rows.collect(),
+            n_uncertain: 0,
+        }
     }
 
     /// Returns the rows of the next write, and whether they may be written already. This is the
@@ -116,19 +118,15 @@ mod tests {
     const RETURNED: BlockFate = BlockFate::Returned { next_unissued: 2 };
 
     fn backlog(rows: &[(u128, BlockFate)]) -> Backlog {
-        let mut backlog = Backlog::default();
-        for &(id, fate) in rows {
-            let row = JournalRow {
-                id: Uuid::from_u128(id),
-                key: CounterKey::whole(SequenceName::parse("orders").unwrap()),
-                block: Block::new(1, 10, 1).unwrap(),
-                source: Source::default(),
-                reserved_at: 0,
-                recovered_at: None,
-            };
-            backlog.push(row, fate);
-        }
-        backlog
+        let row = |id| JournalRow {
+            id: Uuid::from_u128(id),
+            key: CounterKey::whole(SequenceName::parse("orders").unwrap()),
+            block: Block::new(1, 10, 1).unwrap(),
+            source: Source::default(),
+            reserved_at: 0,
+            recovered_at: None,
+        };
+        Backlog::of(rows.iter().map(|&(id, fate)| (row(id), fate)))
     }
 
     fn next(backlog: &Backlog, n_at_once: usize) -> (Vec<(u128, BlockFate)>, bool) {

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use entity::{block, meta};
+use entity::block;
 use migration::{Installed, JOURNAL_INDEX};
 use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
 use odometer_process::clock::now_ms;
@@ -23,8 +23,9 @@ use uuid::Uuid;
 
 use crate::{
     database::Database,
-    housekeeping::{Chore, PassFailure, jittered, query},
+    housekeeping::{Chore, PassFailure, jittered},
     journal::pairs::{OverlapPair, is_of_before, overlap, sweep},
+    meta_row,
 };
 
 /// Names the log target of the events in this file.
@@ -80,7 +81,7 @@ impl Chore for Overlaps {
 impl Overlaps {
     async fn look_through(&mut self, database: &Database) -> Result<(), StatementFailure> {
         if !self.has_index {
-            self.has_index = query(database, has_index).await?;
+            self.has_index = database.step(has_index).await?;
             if !self.has_index {
                 return Ok(());
             }
@@ -95,7 +96,7 @@ impl Overlaps {
     async fn walk(&mut self, database: &Database) -> Result<bool, StatementFailure> {
         for _page in 0..MAX_PAGES_A_RUN {
             let position = self.position.clone();
-            let rows = query(database, |database| page(database, position)).await?;
+            let rows = database.step(|database| page(database, position)).await?;
             let is_last = rows.len() < PAGE;
             let next = rows.last().cloned();
             let mut highest = self.highest.clone();
@@ -123,11 +124,11 @@ impl Overlaps {
 
     /// Compares some of the recent blocks, each with the blocks below it.
     async fn look_at_the_latest(&mut self, database: &Database) -> Result<(), StatementFailure> {
-        let latest = query(database, latest).await?;
+        let latest = database.step(latest).await?;
         let from = rand::random_range(0..latest.len().max(1));
         let chosen = latest.iter().cycle().skip(from).take(latest.len());
         for row in chosen.take(LATELY_A_TURN).cloned().collect::<Vec<_>>() {
-            let rows = query(database, |database| neighbours(database, row)).await?;
+            let rows = database.step(|database| neighbours(database, row)).await?;
             let suspects = sweep(&mut None, rows.into_iter().rev());
             self.judge(database, suspects).await?;
             tokio::time::sleep(BETWEEN_PAGES).await;
@@ -147,7 +148,7 @@ impl Overlaps {
             return Ok(());
         }
         let ids: Vec<Uuid> = suspects.iter().flat_map(|(a, b)| [a.id, b.id]).collect();
-        let (rows, recovered_at) = query(database, |database| again(database, ids)).await?;
+        let (rows, recovered_at) = database.step(|database| again(database, ids)).await?;
         for (one, other) in suspects {
             let (Some(one), Some(other)) = (rows.get(&one.id), rows.get(&other.id)) else {
                 continue;
@@ -278,8 +279,7 @@ async fn again(
         .filter(block::Column::Id.is_in(ids))
         .all(&database)
         .await?;
-    let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
-    let recovered_at = meta.and_then(|meta| meta.recovered_at);
+    let meta = meta_row::read(meta_row::plain(), &database).await?;
     let rows = rows.into_iter().map(|row| (row.id, row)).collect();
-    Ok((rows, recovered_at))
+    Ok((rows, meta.recovered_at))
 }

@@ -22,7 +22,7 @@ use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrde
 
 use crate::{
     database::Database,
-    housekeeping::{Chore, PassFailure, jittered, query},
+    housekeeping::{Chore, PassFailure, jittered},
     journal::holders,
     rows::catalog::{NO_PERIOD, REMOVED, is_removed_by_age},
 };
@@ -76,7 +76,7 @@ async fn prune(database: &Database) -> Result<(), StatementFailure> {
     let mut position = None;
     loop {
         let rule = rule.clone();
-        let step = query(database, |database| step(database, rule, position));
+        let step = database.step(|database| step(database, rule, position));
         let (n_removed, next) = step.await?;
         database.metrics.journal_rows_pruned.increment(n_removed);
         if n_removed > 0 {

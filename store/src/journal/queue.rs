@@ -1,33 +1,27 @@
 //! Counts what waits for the journal's writer, and decides what a full queue accepts.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-
 use crate::rows::block::BlockFate;
-
-/// Bounds how many callers may wait for the journal at once. It is more than the names that are
-/// unloaded together.
-const MAX_MARKS: usize = 65_536;
 
 /// The counts that the sending end and the writer share.
 pub(crate) struct Queue {
     capacity: usize,
-    n_rows: AtomicUsize,
-    /// The marks of callers who wait for everything before their mark.
-    n_marks: AtomicUsize,
+    pub(crate) n_rows: usize,
     /// The numbers of the rows that return some.
-    n_returning: AtomicU64,
+    pub(crate) n_returning: u64,
+    /// How many rows were ever queued.
+    pub(crate) n_entered: usize,
     /// Whether the last attempt to write rows failed.
-    is_failing: AtomicBool,
+    pub(crate) is_failing: bool,
 }
 
 impl Queue {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity,
-            n_rows: AtomicUsize::new(0),
-            n_marks: AtomicUsize::new(0),
-            n_returning: AtomicU64::new(0),
-            is_failing: AtomicBool::new(false),
+            n_rows: 0,
+            n_returning: 0,
+            n_entered: 0,
+            is_failing: false,
         }
     }
 
@@ -36,52 +30,21 @@ impl Queue {
     ///
     /// A full queue accepts only returned blocks, and these only while rows can be written. A
     /// process that stops returns all its blocks in memory at once.
-    pub(crate) fn enter(&self, fate: BlockFate, n_numbers: u64) -> bool {
-        let may_exceed = match fate {
-            BlockFate::Held | BlockFate::HandedOver | BlockFate::Spent => false,
-            BlockFate::Returned { .. } => !self.is_failing.load(Ordering::Relaxed),
-        };
-        let with_one_more = |n_rows: usize| {
-            (may_exceed || n_rows < self.capacity).then_some(n_rows.saturating_add(1))
-        };
-        let entered = self
-            .n_rows
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_one_more);
-        if entered.is_ok() {
-            self.n_returning.fetch_add(n_numbers, Ordering::Relaxed);
+    pub(crate) fn enter(&mut self, fate: BlockFate, n_numbers: u64) -> bool {
+        let may_exceed = matches!(fate, BlockFate::Returned { .. }) && !self.is_failing;
+        if self.n_rows >= self.capacity && !may_exceed {
+            return false;
         }
-        entered.is_ok()
+        self.n_rows = self.n_rows.saturating_add(1);
+        self.n_returning = self.n_returning.saturating_add(n_numbers);
+        self.n_entered = self.n_entered.saturating_add(1);
+        true
     }
 
     /// Stops counting rows that are no longer queued, and the numbers that they return.
-    pub(crate) fn leave(&self, n_rows: usize, n_numbers: u64) {
-        self.n_rows.fetch_sub(n_rows, Ordering::Relaxed);
-        self.n_returning.fetch_sub(n_numbers, Ordering::Relaxed);
-    }
-
-    /// Counts one more mark. Returns false if there are too many.
-    pub(crate) fn enter_mark(&self) -> bool {
-        let with_one_more =
-            |n_marks: usize| (n_marks < MAX_MARKS).then_some(n_marks.saturating_add(1));
-        self.n_marks
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_one_more)
-            .is_ok()
-    }
-
-    pub(crate) fn leave_mark(&self) {
-        self.n_marks.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn note_failing(&self, is_failing: bool) {
-        self.is_failing.store(is_failing, Ordering::Relaxed);
-    }
-
-    pub(crate) fn n_rows(&self) -> usize {
-        self.n_rows.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn n_returning(&self) -> u64 {
-        self.n_returning.load(Ordering::Relaxed)
+    pub(crate) fn leave(&mut self, n_rows: usize, n_numbers: u64) {
+        self.n_rows = self.n_rows.saturating_sub(n_rows);
+        self.n_returning = self.n_returning.saturating_sub(n_numbers);
     }
 }
 
@@ -91,27 +54,18 @@ mod tests {
 
     #[test]
     fn a_full_queue_takes_returned_blocks_only_while_rows_can_be_written() {
-        let queue = Queue::new(2);
+        let mut queue = Queue::new(2);
         let returned = BlockFate::Returned { next_unissued: 1 };
         assert!(queue.enter(BlockFate::Held, 0) && queue.enter(BlockFate::Spent, 0));
         for fate in [BlockFate::Held, BlockFate::HandedOver, BlockFate::Spent] {
             assert!(!queue.enter(fate, 0), "{fate:?}");
         }
         assert!(queue.enter(returned, 10));
-        queue.note_failing(true);
+        queue.is_failing = true;
         assert!(!queue.enter(returned, 10));
-        assert_eq!((queue.n_rows(), queue.n_returning()), (3, 10));
+        assert_eq!((queue.n_rows, queue.n_returning), (3, 10));
         queue.leave(3, 10);
         assert!(queue.enter(returned, 10) && queue.enter(BlockFate::Spent, 0));
-        assert_eq!((queue.n_rows(), queue.n_returning()), (2, 10));
-    }
-
-    #[test]
-    fn those_who_wait_for_a_journal_that_is_not_written_are_bounded() {
-        let queue = Queue::new(2);
-        assert!((0..MAX_MARKS).all(|_| queue.enter_mark()));
-        assert!(!queue.enter_mark());
-        queue.leave_mark();
-        assert!(queue.enter_mark());
+        assert_eq!((queue.n_rows, queue.n_returning), (2, 10));
     }
 }

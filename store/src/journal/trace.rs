@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use entity::{block, meta};
+use entity::block;
 use odometer_core::{definition::Definition, period::CounterKey};
 use odometer_database::session::DatabaseConnection;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -13,6 +13,7 @@ use crate::error;
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
 use crate::journal::holders;
+use crate::meta_row;
 use crate::outcome::JournalBlock;
 use crate::queries;
 use crate::reservation::{
@@ -60,7 +61,7 @@ pub enum Holder {
 
 struct TraceRows {
     look: CounterRead,
-    baseline: Option<CreationBaseline>,
+    baseline: CreationBaseline,
     rows: Vec<block::Model>,
     living: HashSet<String>,
 }
@@ -83,29 +84,24 @@ impl Database {
                 find(database, guard.clone(), key.clone(), value, silence)
             })
             .await?;
-        if !guard.is_satisfied_by(found.look.heartbeat) {
-            self.heartbeat.contradicted(&guard);
-            return Err(StoreError::WentBack);
-        }
+        self.check_heartbeat(&guard, found.look.heartbeat)?;
         let entry = found.look.entry.ok_or(StoreError::NotFound)?;
         entry.check_here()?;
         if entry.has_removed(&key.period) {
             return Err(StoreError::PeriodRemoved);
         }
         let definition = self.definition_of(&entry)?;
-        let definition = Arc::new(definition);
         period::check(&key.period, &definition)?;
         // A period without a counter counts as if the counter were created now.
-        let unused = || {
-            let baseline = found.baseline.filter(|_| !key.period.is_none())?;
-            Some(SeenCounter {
+        let baseline = found.baseline;
+        let seen = match entry.counter() {
+            Some(counter) => counter.seen,
+            None if key.period.is_none() => return Err(error::without_counter(&key.sequence)),
+            None => SeenCounter {
                 next_value: baseline.first_in(&self.stripe.view(&definition), &key.period),
                 version: baseline.version(),
-            })
+            },
         };
-        let counter = entry.counter();
-        let seen = counter.map(|counter| counter.seen).or_else(unused);
-        let seen = seen.ok_or_else(|| error::without_counter(&key.sequence))?;
         let rows = found.rows.into_iter().map(|row| Traced {
             holder: if *row.holder == *self.holder {
                 Holder::This
@@ -120,9 +116,7 @@ impl Database {
             definition,
             seen,
             first_free: seen.next_value,
-            was_recovered: found
-                .baseline
-                .is_none_or(|baseline| baseline.was_recovered()),
+            was_recovered: baseline.was_recovered(),
             rows: rows.collect(),
         })
     }
@@ -150,11 +144,11 @@ async fn find(
     rows.retain(|row| holds(row, value));
     let living = holders::living(&database, &rows, guard.holder(), silence).await?;
     // Read after the rows: if there is no recovery now, there was none when the rows were read.
-    let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
+    let meta = meta_row::read(meta_row::plain(), &database).await?;
     let look = counter_read::look(database, guard, key).await?;
     Ok(TraceRows {
         look,
-        baseline: meta.as_ref().map(CreationBaseline::of),
+        baseline: CreationBaseline::of(&meta),
         rows,
         living,
     })

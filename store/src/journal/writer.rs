@@ -28,12 +28,13 @@ use odometer_process::{
     faults::{self, Fault},
     metrics::{AbandonedCause, Metrics},
 };
+use parking_lot::Mutex;
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
     QueryFilter, QuerySelect,
     sea_query::{CaseStatement, Expr, ExprTrait, OnConflict},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::error::StoreError;
@@ -43,7 +44,7 @@ use crate::journal::{
     queue::Queue,
 };
 use crate::rows::{
-    block::{BlockFate, JournalRow},
+    block::{BlockFate, JournalRow, rest_of},
     creation_baseline::CreationBaseline,
 };
 
@@ -59,16 +60,13 @@ const BACKOFF: Duration = Duration::from_millis(250);
 /// journal has a deadline of its own.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-enum JournalEntry {
-    Write(JournalRow, BlockFate),
-    /// Answered when everything that was queued before it is in the database.
-    Flush(oneshot::Sender<()>),
-}
-
 /// The sending end of the queue.
 pub(crate) struct Journal {
-    entries: mpsc::UnboundedSender<JournalEntry>,
-    queue: Arc<Queue>,
+    rows: mpsc::UnboundedSender<(JournalRow, BlockFate)>,
+    /// Locked while a row is sent, so that rows are sent in the order in which they are counted.
+    queue: Arc<Mutex<Queue>>,
+    /// How many rows are done, of those that were queued: in the database, or dropped.
+    n_done: watch::Receiver<usize>,
     metrics: Arc<Metrics>,
 }
 
@@ -77,12 +75,13 @@ impl Journal {
     pub(crate) fn new(
         connection: Arc<Connection>,
         heartbeat: Arc<Heartbeat>,
-        holder: String,
+        holder: Arc<str>,
         capacity: usize,
         metrics: Arc<Metrics>,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (entries, receiver) = mpsc::unbounded_channel();
-        let queue = Arc::new(Queue::new(capacity));
+        let (rows, receiver) = mpsc::unbounded_channel();
+        let (done, n_done) = watch::channel(0);
+        let queue = Arc::new(Mutex::new(Queue::new(capacity)));
         let writer = Writer {
             connection,
             heartbeat,
@@ -91,11 +90,12 @@ impl Journal {
             metrics: Arc::clone(&metrics),
         };
         let journal = Self {
-            entries,
+            rows,
             queue,
+            n_done,
             metrics,
         };
-        (journal, writer.write(receiver))
+        (journal, writer.write(receiver, done))
     }
 
     /// Queues a row.
@@ -105,15 +105,16 @@ impl Journal {
     /// block may be missing.
     pub(crate) fn write(&self, row: JournalRow, fate: BlockFate) {
         let n_numbers = n_returned(&row, fate);
-        let is_in = self.queue.enter(fate, n_numbers);
-        if is_in && self.entries.send(JournalEntry::Write(row, fate)).is_ok() {
+        let mut queue = self.queue.lock();
+        let is_in = queue.enter(fate, n_numbers);
+        if is_in && self.rows.send((row, fate)).is_ok() {
             return;
         }
         self.metrics.journal_rows_dropped.increment(1);
         if is_in {
             // The writer is gone only when the program ends, which counts the numbers that are not
             // returned.
-            self.queue.leave(1, 0);
+            queue.leave(1, 0);
         } else {
             self.metrics
                 .abandoned(AbandonedCause::JournalFull)
@@ -123,56 +124,43 @@ impl Journal {
 
     /// Returns how many numbers wait to be returned.
     pub(crate) fn n_returning(&self) -> u64 {
-        self.queue.n_returning()
+        self.queue.lock().n_returning
     }
 
     /// Waits until everything that was queued is in the database. Cancelling it loses nothing.
     pub(crate) async fn flush(&self) {
-        // The marks of callers who gave up waiting stay until everything before them is written.
-        while !self.queue.enter_mark() {
-            tokio::time::sleep(BACKOFF).await;
-        }
-        let (done, waiting) = oneshot::channel();
+        let n_queued = self.queue.lock().n_entered;
+        let mut n_done = self.n_done.clone();
         // The writer is gone only if the runtime is gone, and then nothing is left to wait for.
-        if self.entries.send(JournalEntry::Flush(done)).is_ok() {
-            let _gone = waiting.await;
-        } else {
-            self.queue.leave_mark();
-        }
+        let _gone = n_done.wait_for(|n_done| *n_done >= n_queued).await;
     }
 
     pub(crate) fn n_queued(&self) -> usize {
-        self.queue.n_rows()
+        self.queue.lock().n_rows
     }
 }
 
 struct Writer {
     connection: Arc<Connection>,
     heartbeat: Arc<Heartbeat>,
-    holder: String,
-    queue: Arc<Queue>,
+    holder: Arc<str>,
+    queue: Arc<Mutex<Queue>>,
     metrics: Arc<Metrics>,
 }
 
 impl Writer {
-    async fn write(self, mut receiver: mpsc::UnboundedReceiver<JournalEntry>) {
-        let mut entries = Vec::with_capacity(ROWS_AT_ONCE);
+    /// Writes the rows in the order in which they were sent, and counts in `done` how many are done.
+    async fn write(
+        self,
+        mut receiver: mpsc::UnboundedReceiver<(JournalRow, BlockFate)>,
+        done: watch::Sender<usize>,
+    ) {
+        let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
         let mut pace = Pace::new();
-        while receiver.recv_many(&mut entries, ROWS_AT_ONCE).await > 0 {
-            let mut flushed = Vec::new();
-            let mut backlog = Backlog::default();
-            for entry in entries.drain(..) {
-                match entry {
-                    JournalEntry::Write(row, fate) => backlog.push(row, fate),
-                    JournalEntry::Flush(done) => flushed.push(done),
-                }
-            }
-            self.write_all(backlog, &mut pace).await;
-            for done in flushed {
-                self.queue.leave_mark();
-                // A caller that stopped waiting needs no answer.
-                let _gone = done.send(());
-            }
+        while receiver.recv_many(&mut rows, ROWS_AT_ONCE).await > 0 {
+            let n_rows = rows.len();
+            self.write_all(Backlog::of(rows.drain(..)), &mut pace).await;
+            done.send_modify(|n_done| *n_done += n_rows);
         }
     }
 
@@ -187,24 +175,27 @@ impl Writer {
             }
             let n_numbers = rows.iter().map(|(row, fate)| n_returned(row, *fate)).sum();
             let batch = Arc::new(JournalWrite {
-                rows: Rows::of(&rows, &self.holder),
+                rows: rows.into_iter().cloned().collect(),
+                holder: Arc::clone(&self.holder),
                 is_given_up: AtomicBool::new(false),
             });
             let failure = match self.attempt(&batch, is_in_doubt).await {
                 Ok(outcome) => {
-                    self.count(&batch, outcome);
-                    self.queue.note_failing(false);
-                    self.queue.leave(n_rows, n_numbers);
+                    self.count(outcome);
+                    let mut queue = self.queue.lock();
+                    queue.is_failing = false;
+                    queue.leave(n_rows, n_numbers);
+                    drop(queue);
                     backlog.written(n_rows);
                     pace.succeeded();
                     continue;
                 }
                 Err(failure) => failure,
             };
-            self.queue.note_failing(true);
+            self.queue.lock().is_failing = true;
             if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
                 batch.is_given_up.store(true, Ordering::Release);
-                self.queue.leave(backlog.mark_uncertain(n_rows), 0);
+                self.queue.lock().leave(backlog.mark_uncertain(n_rows), 0);
             }
             if matches!(failure.cause(), Cause::Silent | Cause::Interrupted) {
                 pace.took_too_long(n_rows);
@@ -244,14 +235,14 @@ impl Writer {
         Ok(batch.forgotten())
     }
 
-    fn count(&self, batch: &JournalWrite, outcome: Outcome) {
+    fn count(&self, outcome: Outcome) {
         let Outcome {
+            n_rows,
             n_rows_dropped,
             n_lost,
             n_recovered,
         } = outcome;
-        let n_written = batch.rows.len().saturating_sub(n_rows_dropped);
-        self.metrics.journal_rows_written.increment(n_written);
+        self.metrics.journal_rows_written.increment(n_rows);
         self.metrics.journal_rows_dropped.increment(n_rows_dropped);
         let abandoned = |cause: AbandonedCause| self.metrics.abandoned(cause);
         abandoned(AbandonedCause::Uncertain).increment(n_lost);
@@ -267,9 +258,11 @@ impl Writer {
     }
 }
 
-/// The outcome of one write, besides the rows that were written.
-#[derive(Clone, Copy, Debug, Default)]
+/// The outcome of one write.
+#[derive(Clone, Copy, Debug)]
 struct Outcome {
+    /// Rows that were written.
+    n_rows: u64,
     /// Rows of blocks that were reserved before a recovery.
     n_rows_dropped: u64,
     /// Numbers of these rows that were to be returned.
@@ -280,7 +273,8 @@ struct Outcome {
 
 /// One write of several rows.
 struct JournalWrite {
-    rows: Rows,
+    rows: Vec<(JournalRow, BlockFate)>,
+    holder: Arc<str>,
     /// Set when the writer no longer waits for the attempt. Another attempt may have been made
     /// since.
     is_given_up: AtomicBool,
@@ -289,9 +283,11 @@ struct JournalWrite {
 impl JournalWrite {
     /// Returns the outcome if only these rows are written.
     fn outcome(&self, written: &Rows) -> Outcome {
+        let all = Rows::of(self.rows.iter(), &self.holder);
         Outcome {
-            n_rows_dropped: self.rows.len().saturating_sub(written.len()),
-            n_recovered: self.rows.n_unissued().saturating_sub(written.n_unissued()),
+            n_rows: written.len(),
+            n_rows_dropped: all.len().saturating_sub(written.len()),
+            n_recovered: all.n_unissued().saturating_sub(written.n_unissued()),
             n_lost: 0,
         }
     }
@@ -321,7 +317,11 @@ impl JournalWrite {
             return Ok(None);
         };
         self.is_still_wanted()?;
-        let rows = self.rows.reserved_since(baseline.recovered_at());
+        let recovered_at = baseline.recovered_at();
+        let is_since = |(row, _): &&(JournalRow, BlockFate)| {
+            row.recovered_at == recovered_at || faults::is(Fault::RecoveryKeepsMemory)
+        };
+        let rows = Rows::of(self.rows.iter().filter(is_since), &self.holder);
         let mut outcome = self.outcome(&rows);
         if faults::is(Fault::JournalInParts) {
             transaction.rollback().await?;
@@ -343,60 +343,39 @@ impl JournalWrite {
     }
 }
 
-/// A row, and the last recovery that was seen before its block was reserved.
-#[derive(Clone)]
-struct JournalLine {
-    row: block::Model,
-    recovered_at: Option<i64>,
-}
-
 /// The rows of one write, sorted by the way in which they are written.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Rows {
     /// Rows that the database has not seen. If their block was spent meanwhile, they have this
     /// fate.
-    fresh: Vec<JournalLine>,
+    fresh: Vec<block::Model>,
     /// Rows of spent blocks whose first row was in an earlier write.
-    spent: Vec<JournalLine>,
+    spent: Vec<block::Model>,
     /// Rows of returned blocks, whichever write had their first row.
-    returned: Vec<JournalLine>,
+    returned: Vec<block::Model>,
 }
 
 impl Rows {
-    fn of(rows: &[&(JournalRow, BlockFate)], holder: &str) -> Self {
+    fn of<'a>(rows: impl Iterator<Item = &'a (JournalRow, BlockFate)>, holder: &str) -> Self {
         let mut sorted = Self::default();
         let mut fresh: HashMap<Uuid, usize> = HashMap::new();
-        for &&(ref row, fate) in rows {
-            let line = JournalLine {
-                row: model(row, fate, holder),
-                recovered_at: row.recovered_at,
-            };
+        for (row, fate) in rows {
+            let written = model(row, *fate, holder);
             match (fresh.get(&row.id), fate) {
-                (_, BlockFate::Returned { .. }) => sorted.returned.push(line),
+                (_, BlockFate::Returned { .. }) => sorted.returned.push(written),
                 (Some(at), _) => {
                     if let Some(known) = sorted.fresh.get_mut(*at) {
-                        *known = line;
+                        *known = written;
                     }
                 }
                 (None, BlockFate::Held | BlockFate::HandedOver) => {
                     fresh.insert(row.id, sorted.fresh.len());
-                    sorted.fresh.push(line);
+                    sorted.fresh.push(written);
                 }
-                (None, BlockFate::Spent) => sorted.spent.push(line),
+                (None, BlockFate::Spent) => sorted.spent.push(written),
             }
         }
         sorted
-    }
-
-    /// Returns the rows of blocks that were reserved since the last recovery.
-    fn reserved_since(&self, recovered_at: Option<i64>) -> Self {
-        let mut rows = self.clone();
-        for lines in [&mut rows.fresh, &mut rows.spent, &mut rows.returned] {
-            lines.retain(|line| {
-                line.recovered_at == recovered_at || faults::is(Fault::RecoveryKeepsMemory)
-            });
-        }
-        rows
     }
 
     fn len(&self) -> u64 {
@@ -415,7 +394,7 @@ impl Rows {
         is_in_doubt: bool,
         database: &impl ConnectionTrait,
     ) -> Result<u64, DbErr> {
-        insert(models(&self.fresh), database).await?;
+        insert(&self.fresh, database).await?;
         self.write_spent(database).await?;
         self.write_returned(is_in_doubt, database).await
     }
@@ -435,7 +414,7 @@ impl Rows {
             if usize::try_from(changed.rows_affected) != Ok(self.spent.len()) {
                 // Some rows are missing because a full queue dropped them. Others are spent by an
                 // earlier attempt.
-                insert(models(&self.spent), database).await?;
+                insert(&self.spent, database).await?;
             }
         }
         Ok(())
@@ -460,8 +439,8 @@ impl Rows {
             return self.n_gone(database).await;
         }
         // A full queue dropped the `held` rows of these blocks.
-        let held = self.returned.iter().map(as_held);
-        insert(held, database).await?;
+        let held: Vec<block::Model> = self.returned.iter().map(as_held).collect();
+        insert(&held, database).await?;
         self.give_back(database).await?;
         Ok(0)
     }
@@ -471,8 +450,8 @@ impl Rows {
         let next_unissued = self
             .returned
             .iter()
-            .fold(CaseStatement::new(), |cases, line| {
-                cases.case(block::Column::Id.eq(line.row.id), line.row.next_unissued)
+            .fold(CaseStatement::new(), |cases, row| {
+                cases.case(block::Column::Id.eq(row.id), row.next_unissued)
             })
             .finally(Expr::col(block::Column::NextUnissued));
         let changed = block::Entity::update_many()
@@ -496,23 +475,16 @@ impl Rows {
             .await?
             .into_iter()
             .collect();
-        let gone = self
-            .returned
-            .iter()
-            .filter(|line| !there.contains(&line.row.id));
+        let gone = self.returned.iter().filter(|row| !there.contains(&row.id));
         Ok(gone.map(n_unissued).sum())
     }
 }
 
-fn ids(lines: &[JournalLine]) -> impl Iterator<Item = Uuid> {
-    lines.iter().map(|line| line.row.id)
+fn ids(rows: &[block::Model]) -> impl Iterator<Item = Uuid> {
+    rows.iter().map(|row| row.id)
 }
 
-fn models(lines: &[JournalLine]) -> impl Iterator<Item = block::Model> {
-    lines.iter().map(|line| line.row.clone())
-}
-
-fn as_held(JournalLine { row, .. }: &JournalLine) -> block::Model {
+fn as_held(row: &block::Model) -> block::Model {
     block::Model {
         fate: BlockFate::Held.word().to_owned(),
         next_unissued: row.first,
@@ -521,12 +493,8 @@ fn as_held(JournalLine { row, .. }: &JournalLine) -> block::Model {
 }
 
 /// Returns how many numbers of a row its holder did not issue.
-fn n_unissued(JournalLine { row, .. }: &JournalLine) -> u64 {
-    row.last
-        .checked_sub(row.next_unissued)
-        .and_then(|span| span.checked_div(row.step))
-        .and_then(|steps| u64::try_from(steps).ok())
-        .map_or(0, |steps| steps.saturating_add(1))
+fn n_unissued(row: &block::Model) -> u64 {
+    rest_of(row).map_or(0, |rest| rest.count())
 }
 
 /// Returns how many numbers a row returns to the store.
@@ -537,17 +505,12 @@ fn n_returned(row: &JournalRow, fate: BlockFate) -> u64 {
     }
 }
 
-async fn insert(
-    rows: impl Iterator<Item = block::Model>,
-    database: &impl ConnectionTrait,
-) -> Result<(), DbErr> {
-    let rows: Vec<block::ActiveModel> = rows
-        .map(|row| row.into_active_model().reset_all())
-        .collect();
+async fn insert(rows: &[block::Model], database: &impl ConnectionTrait) -> Result<(), DbErr> {
     if rows.is_empty() {
         return Ok(());
     }
-    block::Entity::insert_many(rows)
+    let rows = rows.iter().cloned();
+    block::Entity::insert_many(rows.map(|row| row.into_active_model().reset_all()))
         .on_conflict(
             OnConflict::column(block::Column::Id)
                 .do_nothing_on([block::Column::Id])
@@ -570,5 +533,55 @@ fn model(row: &JournalRow, fate: BlockFate, holder: &str) -> block::Model {
         reserved_at: row.reserved_at,
         fate: fate.word().to_owned(),
         next_unissued: fate.next_unissued(row.block),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+    use odometer_core::{block::Block, name::SequenceName, period::CounterKey};
+
+    use super::*;
+    use crate::settings::Source;
+
+    #[test]
+    fn a_flush_waits_for_the_rows_before_it_and_for_no_later_one() {
+        let (rows, receiver) = mpsc::unbounded_channel();
+        let (done, n_done) = watch::channel(0);
+        let journal = Journal {
+            rows,
+            queue: Arc::new(Mutex::new(Queue::new(9))),
+            n_done,
+            metrics: Arc::new(Metrics::new()),
+        };
+        let write = || {
+            let row = JournalRow {
+                id: Uuid::now_v7(),
+                key: CounterKey::whole(SequenceName::parse("orders").unwrap()),
+                block: Block::new(1, 10, 1).unwrap(),
+                source: Source::default(),
+                reserved_at: 0,
+                recovered_at: None,
+            };
+            journal.write(row, BlockFate::Held);
+        };
+        assert_eq!(journal.flush().now_or_never(), Some(()));
+        write();
+        write();
+        let mut flush = pin!(journal.flush());
+        assert_eq!(flush.as_mut().now_or_never(), None);
+        write();
+        done.send_modify(|n_done| *n_done += 1);
+        assert_eq!(flush.as_mut().now_or_never(), None);
+        done.send_modify(|n_done| *n_done += 1);
+        assert_eq!(flush.now_or_never(), Some(()));
+        // Nobody waits for a writer that is gone.
+        let mut flush = pin!(journal.flush());
+        assert_eq!(flush.as_mut().now_or_never(), None);
+        drop((receiver, done));
+        assert_eq!(flush.now_or_never(), Some(()));
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use entity::{counter, replica};
 use migration::{Installed, REDIS_LIST};
 use odometer_database::{
-    connection::Health, database_clock, failure::StatementFailure, session::DatabaseConnection,
+    connection::Contact, database_clock, failure::StatementFailure, session::DatabaseConnection,
     start_error::StartError,
 };
 use odometer_process::faults::{self, Fault};
@@ -27,6 +27,7 @@ use super::server::Address;
 use crate::{
     database::Database,
     identity::DatabaseIdentity,
+    meta_row,
     rows::counter::add_one,
     settings::{DatabaseSettings, Fallback, RedisSettings},
 };
@@ -116,12 +117,7 @@ impl Agreement {
         transaction.execute(&record).await?;
         if self.0.is_some() {
             // Binaries that know of no windows would take numbers next to an open window.
-            let mut admit = Query::update();
-            admit
-                .table("meta")
-                .value("compatible_from", KNOWS_WINDOWS)
-                .and_where(Expr::col("compatible_from").lt(KNOWS_WINDOWS));
-            transaction.execute(&admit).await?;
+            meta_row::keep_older_programs_out(&transaction, KNOWS_WINDOWS).await?;
         }
         let raised = [counter::Column::Version, counter::Column::Revision];
         add_one(counter::Entity::update_many(), raised)
@@ -162,12 +158,12 @@ impl Agreement {
     /// and again. If they differ before they agreed once, the program ends. If they differ later,
     /// nothing is counted for strict order.
     pub(crate) fn watch(self, database: &Arc<Database>) {
-        let mut health = database.connection.health_changes();
+        let mut contact = database.connection.contact_changes();
         let tasks = database.tasks().clone();
         let database = Arc::downgrade(database);
         tasks.spawn(async move {
             let mut is_first = true;
-            while health.wait_for(|now| *now == Health::Up).await.is_ok() {
+            while contact.wait_for(|now| *now == Contact::Up).await.is_ok() {
                 let Some(database) = database.upgrade() else {
                     return;
                 };

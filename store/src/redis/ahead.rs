@@ -6,20 +6,20 @@
 
 use std::{sync::Arc, time::Instant};
 
-use odometer_core::sizing::{self, Demand};
-use odometer_database::failure::StatementFailure;
+use odometer_core::{period::CounterKey, sizing};
+use odometer_database::{failure::StatementFailure, retry::AttemptError};
 use odometer_process::faults::{self, Fault};
 
 use super::{
     new_window::{granted, length_of},
-    row::{self, GuardedCounter},
+    row,
     scripts::{self, RawAnswer, ScriptAnswer},
     server::{RedisServer, ScriptFailure},
     store::RedisStore,
     strict_reservation::StrictReservation,
     window::{OpenWindow, WindowEntry},
 };
-use crate::error::StoreError;
+use crate::{error::Attempted, rows::counter::GuardedCounter};
 
 /// A counter whose window a task raises, or leases.
 pub(crate) struct WindowTask {
@@ -29,28 +29,13 @@ pub(crate) struct WindowTask {
     redis_key: String,
 }
 
-/// A ceiling that is to be raised.
-pub(crate) struct Extension {
-    task: WindowTask,
-    row: GuardedCounter,
-    pub(crate) window: OpenWindow,
-    /// How many numbers are added to the window.
-    count: u64,
-    /// The length by which these numbers raise the row.
-    length: i64,
-    ceiling: i64,
-    rate: f64,
-}
-
-/// The outcome of an [`Extension`].
+/// What became of a window whose ceiling was raised in the row.
 pub(crate) enum Extended {
+    /// The ceiling is raised in Redis, too.
     Raised,
-    /// The row's high-water mark is not where the window ends, or the row has another window. Or
-    /// the window's counts cannot grow any more.
-    Conflict,
-    /// The row was raised, and the window is not in Redis any more, or another one is.
+    /// The window is not in Redis any more, or another one is.
     Lost,
-    /// The row was raised, and Redis does not answer.
+    /// Redis does not answer.
     Away,
 }
 
@@ -62,23 +47,6 @@ impl StrictReservation<'_> {
             counter: Arc::clone(&self.counter),
             redis_key: self.redis_key.clone(),
         }
-    }
-
-    pub(crate) fn extension(
-        &self,
-        window: OpenWindow,
-        demand: &Demand,
-        count: u64,
-    ) -> Result<Extension, StoreError> {
-        Ok(Extension {
-            task: self.window_task(),
-            row: self.row()?,
-            count,
-            length: length_of(&window.known.definition, count)?,
-            ceiling: window.ceiling()?,
-            rate: demand.rates.average(),
-            window,
-        })
     }
 
     /// Raises the ceiling in the background, if the numbers below it do not last for `block.hold`.
@@ -108,18 +76,22 @@ impl StrictReservation<'_> {
             });
             return;
         }
-        let count = granted(definition, &demand, left, 1);
-        let Ok(extension) = self.extension(window, &demand, count) else {
+        let (count, rate) = (
+            granted(definition, &demand, left, 1),
+            demand.rates.average(),
+        );
+        let (Ok(row), Ok(ceiling)) = (self.row(), window.ceiling()) else {
             return;
         };
+        let task = self.window_task();
         self.store.tasks().spawn(async move {
-            let until = Instant::now() + extension.task.store.database.settings.deadline;
+            let until = Instant::now() + task.store.database.settings.deadline;
             // If this fails, the next step near the ceiling tries again. A caller that meets the
             // ceiling is given the cause. If Redis is away, it learns of the ceiling later. If the
             // window is lost, the replica that opens the next one counts the numbers.
-            if let Ok(Extended::Conflict) = extension.run(until).await {
-                let counter = &extension.task.counter;
-                counter.note_conflict(extension.window.number, extension.ceiling);
+            let extending = task.extend(row, &window, rate, count, until);
+            if let Err(AttemptError::Conflict) = extending.await {
+                task.counter.note_conflict(window.number, ceiling);
             }
             drop(turn);
         });
@@ -164,35 +136,42 @@ impl WindowTask {
         let answer = self.server.run::<RawAnswer>(&raise).await;
         answer.map(ScriptAnswer::of)
     }
-}
 
-impl Extension {
-    /// Raises the ceiling in the row, and then in Redis.
+    /// Raises the ceiling of a window by `count` numbers: in the row, and then in Redis.
     ///
     /// # Errors
-    /// How the statement on the row failed.
-    pub(crate) async fn run(&self, until: Instant) -> Result<Extended, StatementFailure> {
-        let raised = self.window.cap.saturating_add(self.count);
+    /// How the statement on the row failed. `Conflict` if the row's high-water mark is not where
+    /// the window ends, if the row has another window, or if the window's counts cannot grow any
+    /// more.
+    pub(crate) async fn extend(
+        &self,
+        row: GuardedCounter,
+        window: &OpenWindow,
+        rate: f64,
+        count: u64,
+        until: Instant,
+    ) -> Attempted<Extended> {
+        let raised = window.cap.saturating_add(count);
         if raised >= scripts::MAX {
             // Redis counts no further in one window.
-            return Ok(Extended::Conflict);
+            return Err(AttemptError::Conflict);
         }
-        let database = &self.task.store.database;
-        let (window, ceiling) = (self.window.number, self.ceiling);
-        let (length, rate, row) = (self.length, self.rate, self.row.clone());
+        let length = length_of(&window.known.definition, count)?;
+        let (number, ceiling) = (window.number, window.ceiling()?);
+        let (database, key) = (&self.store.database, row.key.clone());
         let raising = database.connection.run(until, |connection| {
-            row.raise(connection, window, ceiling, length, rate)
+            row.raise(connection, number, ceiling, length, rate)
         });
         if !raising.await? {
             database.metrics.conflict.increment(1);
-            return Ok(Extended::Conflict);
+            return Err(AttemptError::Conflict);
         }
         database.metrics.reserved.increment(1);
-        let cap = self.cap_by_row(until).await.unwrap_or(raised);
-        self.task.counter.owe(window, cap);
-        Ok(match self.task.raise(window, cap).await {
+        let cap = self.cap_by_row(key, window, until).await.unwrap_or(raised);
+        self.counter.owe(number, cap);
+        Ok(match self.raise(number, cap).await {
             Ok(ScriptAnswer::Done { used, cap } | ScriptAnswer::Full { used, cap }) => {
-                self.task.counter.note(window, used, cap);
+                self.counter.note(number, used, cap);
                 Extended::Raised
             }
             Ok(ScriptAnswer::Lost) => Extended::Lost,
@@ -201,14 +180,18 @@ impl Extension {
     }
 
     /// Reads the window's end from the row, under a fault that trusts the row for it.
-    async fn cap_by_row(&self, until: Instant) -> Option<u64> {
+    async fn cap_by_row(
+        &self,
+        key: CounterKey,
+        window: &OpenWindow,
+        until: Instant,
+    ) -> Option<u64> {
         if !faults::is(Fault::CeilingFromRow) {
             return None;
         }
-        let key = self.row.key.clone();
-        let connection = &self.task.store.database.connection;
+        let connection = &self.store.database.connection;
         let reading = connection.run(until, |database| row::next_value(database, key));
-        let length = reading.await.ok()?.checked_sub(self.window.base)?;
-        u64::try_from(length.checked_div(self.window.known.definition.step)?).ok()
+        let length = reading.await.ok()?.checked_sub(window.base)?;
+        u64::try_from(length.checked_div(window.known.definition.step)?).ok()
     }
 }

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use odometer_core::{
-    name::SequenceName,
-    period::{CounterKey, Period},
-};
+use odometer_core::{name::SequenceName, period::CounterKey};
 use parking_lot::Mutex;
 
 use super::window::WindowEntry;
@@ -15,33 +12,28 @@ const MAX_COUNTERS: usize = 100_000;
 
 /// The counters of which this replica knows a window. Those of one sequence follow each other.
 #[derive(Default)]
-pub(crate) struct Counters(Mutex<BTreeMap<(SequenceName, Period), Arc<WindowEntry>>>);
-
-fn entry_key(key: &CounterKey) -> (SequenceName, Period) {
-    (key.sequence.clone(), key.period.clone())
-}
+pub(crate) struct Counters(Mutex<BTreeMap<CounterKey, Arc<WindowEntry>>>);
 
 impl Counters {
     pub(crate) fn of(&self, key: &CounterKey) -> Arc<WindowEntry> {
         let mut counters = self.0.lock();
-        let key = entry_key(key);
-        if counters.len() >= MAX_COUNTERS && !counters.contains_key(&key) {
+        if counters.len() >= MAX_COUNTERS && !counters.contains_key(key) {
             // Each counter in use is entered again, after a look at Redis and at its row.
             counters.clear();
         }
-        Arc::clone(counters.entry(key).or_default())
+        Arc::clone(counters.entry(key.clone()).or_default())
     }
 
     /// Returns what is known of one counter, if there is an entry for it.
     pub(crate) fn find(&self, key: &CounterKey) -> Option<Arc<WindowEntry>> {
-        self.0.lock().get(&entry_key(key)).cloned()
+        self.0.lock().get(key).cloned()
     }
 
     /// Forgets the windows of all counters of a changed sequence.
     pub(crate) fn forget(&self, name: &SequenceName) {
         let counters = self.0.lock();
-        let from_first = counters.range((name.clone(), Period::none())..);
-        for (_, counter) in from_first.take_while(|((of, _), _)| of == name) {
+        let from_first = counters.range(CounterKey::whole(name.clone())..);
+        for (_, counter) in from_first.take_while(|(key, _)| key.sequence == *name) {
             counter.forget();
         }
     }

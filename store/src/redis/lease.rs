@@ -11,16 +11,17 @@
 use std::time::Duration;
 
 use odometer_core::definition::Order;
+use odometer_database::retry::AttemptError;
 use odometer_process::faults::{self, Fault};
 
 use super::{
     row,
-    strict_reservation::{StepOutcome, StrictReservation},
+    strict_reservation::StrictReservation,
     window::{LEASE_MS, OpenWindow},
 };
 use crate::{
-    error::StoreError,
-    reservation::{attempts::Reservation, counter_read::StrictIn},
+    error::{Attempted, StoreError, survive},
+    reservation::{attempts::Reservation, counter_read::StrictIn, request::Reserved},
 };
 
 /// After this many failures of Redis in one reservation, the window is closed although Redis
@@ -43,7 +44,10 @@ impl StrictReservation<'_> {
             return Ok(false);
         };
         let taking = self.window_task();
-        match taking.take_lease(row, window.number, self.until).await {
+        match taking
+            .take_lease(row, window.number, self.retry.until)
+            .await
+        {
             Ok(true) if self.counter.is_leased(window.number) => Ok(true),
             // The lease took so long that it is over.
             Ok(true) => {
@@ -55,10 +59,7 @@ impl StrictReservation<'_> {
                 Ok(false)
             }
             Ok(false) => Ok(false),
-            Err(failure) => {
-                self.failed(&failure, 0)?;
-                Ok(false)
-            }
+            Err(failure) => survive(&self.request.key.sequence, &failure).map(|()| false),
         }
     }
 
@@ -69,7 +70,7 @@ impl StrictReservation<'_> {
         let (Some(turn), Ok(row)) = (self.counter.lease_permit(), self.row()) else {
             return;
         };
-        let (task, until) = (self.window_task(), self.until);
+        let (task, until) = (self.window_task(), self.retry.until);
         self.store.tasks().spawn(async move {
             // If the lease is not renewed, the next step asks for it and learns why.
             let _renewed = task.take_lease(row, window, until).await;
@@ -83,12 +84,12 @@ impl StrictReservation<'_> {
         let database = &self.store.database;
         let closing = database
             .connection
-            .run(self.until, |connection| row.close(connection, window));
+            .run(self.retry.until, |connection| row.close(connection, window));
         match closing.await {
             // If nothing was written, the window was already closed, or followed by another window.
             Ok(_) => Ok(()),
             // The next look shows whether the window was closed.
-            Err(failure) => self.failed(&failure, 0).map(|_| ()),
+            Err(failure) => survive(&self.request.key.sequence, &failure),
         }
     }
 
@@ -100,12 +101,12 @@ impl StrictReservation<'_> {
         }
         let key = self.request.key.clone();
         let database = &self.store.database;
-        let reading = database
-            .connection
-            .run(self.until, |connection| row::lease_left(connection, key));
+        let reading = database.connection.run(self.retry.until, |connection| {
+            row::lease_left(connection, key)
+        });
         let left = match reading.await {
             Ok(left) => left,
-            Err(failure) => return self.failed(&failure, 0).map(|_| ()),
+            Err(failure) => return survive(&self.request.key.sequence, &failure),
         };
         let longest = i64::from(LEASE_MS);
         let left_ms = left
@@ -118,42 +119,41 @@ impl StrictReservation<'_> {
             // No lease lasts so long: the database's clock was set back. By our clock the lease is
             // over now.
             let row = self.row()?;
-            let ending = database.connection.run(self.until, |connection| {
+            let ending = database.connection.run(self.retry.until, |connection| {
                 row.end_lease(connection, window, left.until)
             });
             if let Err(failure) = ending.await {
-                self.failed(&failure, 0)?;
+                survive(&self.request.key.sequence, &failure)?;
             }
         }
         Ok(())
     }
 
     /// Takes numbers from the row, after the window is closed and its leases are over.
-    pub(crate) async fn in_row(&mut self) -> Result<StepOutcome, StoreError> {
+    pub(crate) async fn in_row(&mut self) -> Attempted<Reserved> {
         if !self.counter.row_is_free() {
             let looked = self.look().await?;
             if looked.window.is_open {
                 if self.server.is_up() && self.n_falls < MAX_FALLS {
                     // Another replica went back to Redis.
                     self.counter.follow();
-                    return Ok(StepOutcome::Again);
+                    return Err(AttemptError::Again);
                 }
                 self.close(looked.window.number).await?;
-                return Ok(StepOutcome::Again);
+                return Err(AttemptError::Again);
             }
             self.wait_for_leases(looked.window.number).await?;
             self.counter.set_row_is_free(true);
         }
         let mut reservation = Reservation::new(&self.store.database, self.request.clone())
             .with_strict_in(StrictIn::RowAsFallback);
-        reservation.retry.until = self.until;
+        reservation.retry.until = self.retry.until;
         match Box::pin(reservation.run()).await {
-            Ok(reserved) => Ok(StepOutcome::Done(Box::new(reserved))),
             Err(StoreError::Changed(definition)) if definition.order == Order::Strict => {
                 self.counter.set_row_is_free(false);
-                Ok(StepOutcome::Again)
+                Err(AttemptError::Again)
             }
-            Err(error) => Err(error),
+            reserved => Ok(reserved?),
         }
     }
 }

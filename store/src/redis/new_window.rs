@@ -6,15 +6,19 @@ use odometer_core::{
     definition::Definition,
     sizing::{self, Demand},
 };
+use odometer_database::retry::AttemptError;
 use odometer_process::metrics::AbandonedCause;
 
 use super::{
-    row::Opening,
     scripts::{self, RawReplaced, WindowState},
-    strict_reservation::{FULL_AGAIN, StepOutcome, StrictReservation},
+    strict_reservation::{FULL_AGAIN, StrictReservation},
     window::{Fallen, OpenWindow},
 };
-use crate::{error::StoreError, reservation::counter_read::ReadCounter, rows::counter::WindowRow};
+use crate::{
+    error::{Attempted, StoreError},
+    reservation::{counter_read::ReadCounter, request::Reserved},
+    rows::{addition::Addition, counter::WindowRow},
+};
 
 /// How long a new window in the row may need to arrive in Redis.
 const INSTALL_WAIT: Duration = Duration::from_millis(30);
@@ -28,7 +32,7 @@ impl StrictReservation<'_> {
         looked: ReadCounter,
         generation: u64,
         n_changes: u64,
-    ) -> Result<StepOutcome, StoreError> {
+    ) -> Attempted<Reserved> {
         let in_row = looked.window;
         let was_installed = in_redis.is_some_and(|there| there.window == in_row.number)
             || self.counter.has_used(in_row.number);
@@ -37,20 +41,20 @@ impl StrictReservation<'_> {
             self.awaited = Some(in_row.number);
             self.sleep(INSTALL_WAIT.mul_f64(rand::random_range(0.7..1.3)))
                 .await;
-            return Ok(StepOutcome::Again);
+            return Err(AttemptError::Again);
         }
         if self.is_leased() {
             if in_row.is_open {
                 self.close(in_row.number).await?;
                 self.fall("the open window is not in Redis");
-                return Ok(StepOutcome::Again);
+                return Err(AttemptError::Again);
             }
             let version = looked.known.definition_version;
             let was_closed_by_another = self.counter.has_fallen() == Fallen::No
                 && self.counter.was_last(in_row.number, version);
             if was_closed_by_another {
                 self.fall("another replica closed the window");
-                return Ok(StepOutcome::Again);
+                return Err(AttemptError::Again);
             }
             self.wait_for_leases(in_row.number).await?;
         }
@@ -66,35 +70,35 @@ impl StrictReservation<'_> {
         in_redis: Option<WindowState>,
         generation: u64,
         n_changes: u64,
-    ) -> Result<StepOutcome, StoreError> {
+    ) -> Attempted<Reserved> {
         let in_row = looked.window;
         let known = looked.known;
         let left = known.definition.left(known.seen.next_value);
-        self.check_limit(left)?;
+        self.request.want.check_handover(left)?;
         let demand = self.demand(looked.rate);
         if self.count > left {
-            return Err(StoreError::Exhausted { left });
+            return Err(StoreError::Exhausted { left }.into());
         }
         let count = granted(&known.definition, &demand, left, self.count);
         let length = length_of(&known.definition, count)?;
-        let opening = Opening {
-            window: looked.window.number,
+        let opening = Addition {
+            counter: self.row()?,
             revision: known.revision,
             seen: known.seen,
             length,
             end: known.definition.end(),
-            rate: demand.rates.average(),
-            is_leased: self.is_leased(),
+            rate: Some(demand.rates.average()),
+            opens_after: Some(looked.window.number),
+            needs_free_row: self.is_leased(),
         };
-        let row = self.row()?;
         let database = &self.store.database;
         let opening = database
             .connection
-            .run(self.until, |connection| row.open(connection, opening));
+            .run(self.retry.until, |connection| opening.run(connection));
         let after = match opening.await {
             Ok(Some(after)) => after,
-            Ok(None) => return Ok(StepOutcome::AfterPause),
-            Err(failure) => return self.failed(&failure, count),
+            Ok(None) => return Err(AttemptError::Conflict),
+            Err(failure) => return Err(self.failed(failure, count)),
         };
         database.metrics.reserved.increment(1);
         let base = after.next_value.saturating_sub(length);
@@ -124,7 +128,7 @@ impl StrictReservation<'_> {
         in_row: WindowRow,
         in_redis: Option<WindowState>,
         n_changes: u64,
-    ) -> Result<StepOutcome, StoreError> {
+    ) -> Attempted<Reserved> {
         let mut install = scripts::INSTALL.key(&self.redis_key);
         install
             .arg(window.number)
@@ -146,7 +150,7 @@ impl StrictReservation<'_> {
             // A later window stands there. The replica that installed it counts what it replaced.
             Ok(_) => {
                 self.abandon_uninstalled(&window, in_row, in_redis);
-                Ok(StepOutcome::AfterPause)
+                Err(AttemptError::Conflict)
             }
             Err(_) => {
                 self.abandon_uninstalled(&window, in_row, in_redis);

@@ -1,4 +1,5 @@
-//! Opens, raises, leases and closes windows, by statements on the counter's row.
+//! Raises, leases and closes windows, by statements on the counter's row. An
+//! [addition](crate::rows::addition) opens them.
 //!
 //! Each statement names its window and is one conditional update: it finds its row, or it did not
 //! happen. While a window is open, all numbers from its base up to `next_value` belong to it,
@@ -9,82 +10,19 @@ use odometer_core::period::CounterKey;
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, QueryFilter, QuerySelect, UpdateMany,
+    ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QuerySelect, UpdateMany,
     sea_query::{CaseStatement, Expr, ExprTrait},
 };
 
-use crate::heartbeat::HeartbeatGuard;
 use crate::meta_row;
 use crate::redis::window::LEASE_MS;
-use crate::rows::{
-    counter::{self as counter_row, SeenCounter, add_one},
-    strict_counter::{add_and_read, leases_are_over},
-};
-
-/// A database with Redis in front of it does not share its sequences.
-const STRIPE_COUNT: i32 = 1;
-
-/// The counter that a statement is about, and the heartbeat that guards the statement.
-#[derive(Clone, Debug)]
-pub(crate) struct GuardedCounter {
-    pub(crate) key: CounterKey,
-    pub(crate) guard: HeartbeatGuard,
-}
+use crate::rows::counter::{self as counter_row, GuardedCounter, add_one};
 
 impl GuardedCounter {
-    /// Builds an update of the row, which also raises the row's version.
-    fn update(&self) -> UpdateMany<counter::Entity> {
-        add_one(counter_row::update(&self.key), [counter::Column::Version])
-            .filter(counter::Column::StripeCount.eq(STRIPE_COUNT))
-            .filter(self.guard.holds())
-    }
-
     fn update_open(&self, window: i64) -> UpdateMany<counter::Entity> {
         self.update()
             .filter(counter::Column::Window.eq(window))
             .filter(counter::Column::WindowOpen.eq(true))
-    }
-
-    /// Opens the next window, and returns the counter after that. The window's base follows from
-    /// it. Returns `None` if the row was not as expected.
-    pub(crate) async fn open(
-        self,
-        database: DatabaseConnection,
-        opening: Opening,
-    ) -> Result<Option<SeenCounter>, DbErr> {
-        let backend = database.get_database_backend();
-        let least_version = opening.seen.version.saturating_add(1);
-        let length = opening.length;
-        let update = |raised| self.opening(backend, &opening, raised);
-        add_and_read(database, length, least_version, update).await
-    }
-
-    fn opening(
-        &self,
-        backend: DbBackend,
-        opening: &Opening,
-        raised: Expr,
-    ) -> UpdateMany<counter::Entity> {
-        let raised_too = [counter::Column::Window, counter::Column::Revision];
-        let mut update = add_one(self.update(), raised_too)
-            .col_expr(counter::Column::NextValue, raised)
-            .col_expr(counter::Column::WindowOpen, Expr::val(true))
-            .col_expr(counter::Column::Rate, Expr::val(opening.rate))
-            .filter(counter::Column::Window.eq(opening.window))
-            // The definition that this replica knows must be the present one.
-            .filter(counter::Column::Revision.eq(opening.revision))
-            .filter(counter::Column::NextValue.lte(opening.end.saturating_sub(opening.length)));
-        if !faults::is(Fault::NoWentBackChecks) {
-            update = update
-                .filter(counter::Column::NextValue.gte(opening.seen.next_value))
-                .filter(counter::Column::Version.gte(opening.seen.version));
-        }
-        if opening.is_leased && !faults::is(Fault::NoLease) {
-            update = update
-                .filter(counter::Column::WindowOpen.eq(false))
-                .filter(leases_are_over(backend));
-        }
-        update
     }
 
     /// Raises the ceiling of an open window, if the row's ceiling is exactly `ceiling`.
@@ -153,24 +91,6 @@ impl GuardedCounter {
             .filter(counter::Column::WindowLeasedUntil.eq(until));
         Ok(update.exec(&database).await?.rows_affected == 1)
     }
-}
-
-/// A window that is to be opened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
-    /// The number of the window before, as it was read.
-    pub(crate) window: i64,
-    /// The counter's count of changes, as it was read.
-    pub(crate) revision: i64,
-    /// The counter as it was read. A row below it has gone back.
-    pub(crate) seen: SeenCounter,
-    /// The length by which `next_value` rises.
-    pub(crate) length: i64,
-    /// The first number above those of the sequence.
-    pub(crate) end: i64,
-    pub(crate) rate: f64,
-    /// Whether the window before must be closed, with every lease of it over.
-    pub(crate) is_leased: bool,
 }
 
 /// What is left of the leases of the last window.

@@ -15,7 +15,7 @@ use std::{
 };
 
 use odometer_core::{definition::Order, name::SequenceName, period::CounterKey};
-use odometer_database::{connection::Health, tasks::Tasks};
+use odometer_database::tasks::Tasks;
 use odometer_process::metrics::RedisMetrics;
 use parking_lot::Mutex;
 use tokio::time::timeout;
@@ -87,7 +87,7 @@ impl RedisStore {
     async fn agree(&self) -> Result<(), StoreError> {
         match self.database.agrees() {
             Some(true) => return Ok(()),
-            None if self.database.health() == Health::Up => {}
+            None if self.database.is_up() => {}
             Some(false) | None => return Err(StoreError::Unavailable),
         }
         // The record is read as soon as the database answers.

@@ -6,8 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_core::sizing::{self, Demand, SizeReason};
-use odometer_database::{connection::Health, failure::StatementFailure, retry::Retry};
+use odometer_core::sizing::{Demand, SizeReason};
+use odometer_database::{
+    failure::StatementFailure,
+    retry::{AttemptError, Retry},
+};
 use odometer_process::{
     clock::now_ms,
     faults::{self, Fault},
@@ -18,7 +21,6 @@ use uuid::Uuid;
 use super::{
     ahead::Extended,
     new_window::granted,
-    row::GuardedCounter,
     scripts::{self, RawAnswer, RawWindowState, ScriptAnswer, WindowState},
     server::{RedisServer, ScriptFailure},
     store::RedisStore,
@@ -26,12 +28,13 @@ use super::{
 };
 use crate::{
     Fallback,
-    error::{StoreError, survive},
+    error::{Attempted, StoreError, survive},
     reservation::{
         attempts::Reservation,
         counter_read::{ReadCounter, StrictIn},
         request::{ReserveRequest, Reserved, Want},
     },
+    rows::counter::GuardedCounter,
 };
 
 /// The target of this file's log events.
@@ -40,15 +43,6 @@ const TARGET: &str = "odometer::store::redis::flight";
 /// How often a full window is looked at again while another replica raises its ceiling.
 pub(crate) const FULL_AGAIN: u32 = 3;
 
-/// How an attempt ended.
-pub(crate) enum StepOutcome {
-    Done(Box<Reserved>),
-    /// The attempt learnt something: try again at once.
-    Again,
-    /// Another replica is in the way.
-    AfterPause,
-}
-
 pub(crate) struct StrictReservation<'a> {
     pub(crate) store: &'a Arc<RedisStore>,
     pub(crate) request: ReserveRequest,
@@ -56,8 +50,7 @@ pub(crate) struct StrictReservation<'a> {
     pub(crate) server: Arc<RedisServer>,
     /// The counter's key in Redis.
     pub(crate) redis_key: String,
-    pub(crate) until: Instant,
-    retry: Retry,
+    pub(crate) retry: Retry,
     pub(crate) count: u64,
     /// A window that the row names, and that Redis does not have yet.
     pub(crate) awaited: Option<i64>,
@@ -96,7 +89,6 @@ impl<'a> StrictReservation<'a> {
             counter,
             server,
             redis_key,
-            until: retry.until,
             retry,
             store,
             request,
@@ -116,16 +108,15 @@ impl<'a> StrictReservation<'a> {
     pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
         loop {
             self.request.progress.count_attempt();
-            let goes_on = match self.attempt().await? {
-                StepOutcome::Done(reserved) => return Ok(*reserved),
-                StepOutcome::Again => self.retry.at_once(),
-                StepOutcome::AfterPause => {
-                    self.n_conflicts = self.n_conflicts.saturating_add(1);
-                    self.retry.again().await
-                }
-            };
-            if !goes_on {
-                return Err(StoreError::Deadline);
+            let outcome = self.attempt().await;
+            if let Err(AttemptError::Conflict | AttemptError::Failed(_)) = outcome {
+                self.n_conflicts = self.n_conflicts.saturating_add(1);
+            }
+            let name = &self.request.key.sequence;
+            let judge = |failure: &StatementFailure| survive(name, failure);
+            let reserved = self.retry.after(outcome, judge, StoreError::Deadline);
+            if let Some(reserved) = reserved.await? {
+                return Ok(reserved);
             }
             self.store.database.metrics.reservation_retries.increment(1);
         }
@@ -135,7 +126,7 @@ impl<'a> StrictReservation<'a> {
         self.store.fallback == Fallback::Database
     }
 
-    async fn attempt(&mut self) -> Result<StepOutcome, StoreError> {
+    async fn attempt(&mut self) -> Attempted<Reserved> {
         if self.is_leased() {
             match self.counter.has_fallen() {
                 Fallen::No => {}
@@ -149,7 +140,7 @@ impl<'a> StrictReservation<'a> {
         if let Some(mut window) = self.counter.window() {
             // A new connection may lead to another server.
             let is_same = window.generation == generation;
-            if is_same || (!self.is_leased() && self.store.database.health() != Health::Up) {
+            if is_same || (!self.is_leased() && !self.store.database.is_up()) {
                 window.generation = generation;
                 return self.step(window).await;
             }
@@ -158,9 +149,9 @@ impl<'a> StrictReservation<'a> {
     }
 
     /// Goes on without Redis: refuses the caller, or takes the numbers from the row.
-    pub(crate) async fn away(&mut self) -> Result<StepOutcome, StoreError> {
+    pub(crate) async fn away(&mut self) -> Attempted<Reserved> {
         if !self.is_leased() {
-            return Err(StoreError::Unavailable);
+            return Err(StoreError::Unavailable.into());
         }
         if self.counter.has_fallen() == Fallen::No {
             self.fall("Redis is away");
@@ -173,7 +164,7 @@ impl<'a> StrictReservation<'a> {
     /// This looks at Redis first. A window that Redis shows was installed, and a window is
     /// installed only once. So if the row still names that window afterwards, no later window was
     /// in use yet.
-    async fn establish(&mut self, generation: u64) -> Result<StepOutcome, StoreError> {
+    async fn establish(&mut self, generation: u64) -> Attempted<Reserved> {
         let n_changes = self.counter.n_changes();
         let look = scripts::LOOK.key(&self.redis_key);
         let in_redis = match self.server.run::<RawWindowState>(&look).await {
@@ -224,7 +215,7 @@ impl<'a> StrictReservation<'a> {
         window: OpenWindow,
         n_changes: u64,
         left_in_row: u64,
-    ) -> Result<StepOutcome, StoreError> {
+    ) -> Attempted<Reserved> {
         if window.rest() >= self.count {
             self.counter.keep(&window, n_changes);
             return self.step(window).await;
@@ -232,16 +223,16 @@ impl<'a> StrictReservation<'a> {
         self.counter.note_conflict(window.number, window.ceiling()?);
         if self.counter.has_given_up(window.number) {
             let left = window.rest().max(left_in_row);
-            return Err(StoreError::Exhausted { left });
+            return Err(StoreError::Exhausted { left }.into());
         }
-        Ok(StepOutcome::AfterPause)
+        Err(AttemptError::Conflict)
     }
 
     /// Reads the row and the definition.
     pub(crate) async fn look(&mut self) -> Result<ReadCounter, StoreError> {
         let mut reservation = Reservation::new(&self.store.database, self.request.clone())
             .with_strict_in(StrictIn::Redis);
-        reservation.retry.until = self.until;
+        reservation.retry.until = self.retry.until;
         Box::pin(reservation.look()).await
     }
 
@@ -270,13 +261,12 @@ impl<'a> StrictReservation<'a> {
     }
 
     /// Takes the wanted numbers from the window.
-    pub(crate) async fn step(&mut self, mut window: OpenWindow) -> Result<StepOutcome, StoreError> {
-        if let Want::Handover(_) = self.request.want {
-            self.check_limit(window.rest().saturating_add(window.left_in_row()?))?;
-        }
+    pub(crate) async fn step(&mut self, mut window: OpenWindow) -> Attempted<Reserved> {
+        let left = window.rest().saturating_add(window.left_in_row()?);
+        self.request.want.check_handover(left)?;
         if self.is_leased() && !self.lease(&window).await? {
             self.counter.lose(window.number);
-            return Ok(StepOutcome::Again);
+            return Err(AttemptError::Again);
         }
         let mut step = scripts::STEP.key(&self.redis_key);
         step.arg(window.number).arg(self.count);
@@ -295,9 +285,9 @@ impl<'a> StrictReservation<'a> {
                 // Without a lease, numbers come from nowhere else. If only the connection broke and
                 // the server lives, a new one comes within 0.1 s after the loss of the last one.
                 if self.is_leased() || self.server.generation().await.is_some() {
-                    return Ok(StepOutcome::Again);
+                    return Err(AttemptError::Again);
                 }
-                return Err(StoreError::Unavailable);
+                return Err(StoreError::Unavailable.into());
             }
         };
         match answer {
@@ -307,7 +297,7 @@ impl<'a> StrictReservation<'a> {
                 self.counter.note(window.number, used, cap);
                 let reserved = self.reserved(&window)?;
                 self.extend_ahead(window);
-                Ok(StepOutcome::Done(Box::new(reserved)))
+                Ok(reserved)
             }
             ScriptAnswer::Full { used, cap } => {
                 (window.used, window.cap) = (used, cap);
@@ -316,7 +306,7 @@ impl<'a> StrictReservation<'a> {
             }
             ScriptAnswer::Lost => {
                 self.lost = self.counter.lose(window.number);
-                Ok(StepOutcome::Again)
+                Err(AttemptError::Again)
             }
         }
     }
@@ -341,64 +331,50 @@ impl<'a> StrictReservation<'a> {
     }
 
     /// Raises the ceiling before another try, because the wanted numbers do not fit below it.
-    async fn extend_now(&mut self, window: OpenWindow) -> Result<StepOutcome, StoreError> {
+    async fn extend_now(&mut self, window: OpenWindow) -> Attempted<Reserved> {
         let left = window.left_in_row()?;
         let missing = self.count.saturating_sub(window.rest());
         if missing > left {
             if self.is_fresh {
                 let left = left.saturating_add(window.rest());
-                return Err(StoreError::Exhausted { left });
+                return Err(StoreError::Exhausted { left }.into());
             }
-            if self.store.database.health() != Health::Up {
+            if !self.store.database.is_up() {
                 // Smaller counts may fit.
-                return Err(StoreError::Unavailable);
+                return Err(StoreError::Unavailable.into());
             }
             // `max` may have been raised at another replica: look again before refusing.
             self.counter.forget();
-            return Ok(StepOutcome::Again);
+            return Err(AttemptError::Again);
         }
         if let Some(cap) = self.counter.owed(window.number, window.cap) {
             self.window_task().tell(window.number, cap).await;
-            return Ok(StepOutcome::Again);
+            return Err(AttemptError::Again);
         }
         self.n_full = self.n_full.saturating_add(1);
         let demand = self.demand(window.rate);
         let count = granted(&window.known.definition, &demand, left, missing);
-        let extension = self.extension(window, &demand, count)?;
-        match extension.run(self.until).await {
+        let (task, rate) = (self.window_task(), demand.rates.average());
+        let extending = task.extend(self.row()?, &window, rate, count, self.retry.until);
+        match extending.await {
             Ok(Extended::Raised) => {
                 self.n_full = 0;
-                Ok(StepOutcome::Again)
+                Err(AttemptError::Again)
             }
             Ok(Extended::Lost) => {
-                self.lost = self.counter.lose(extension.window.number);
-                Ok(StepOutcome::Again)
+                self.lost = self.counter.lose(window.number);
+                Err(AttemptError::Again)
             }
             // Redis learns of the ceiling when it is back.
             Ok(Extended::Away) => Box::pin(self.away()).await,
-            Ok(Extended::Conflict) => {
-                if self.n_full >= FULL_AGAIN {
+            Err(AttemptError::Failed(failure)) => Err(self.failed(failure, count)),
+            Err(error) => {
+                if matches!(error, AttemptError::Conflict) && self.n_full >= FULL_AGAIN {
                     // No replica raises the ceiling in Redis: open the next window.
                     self.counter.forget();
                 }
-                Ok(StepOutcome::AfterPause)
+                Err(error)
             }
-            Err(failure) => self.failed(&failure, count),
-        }
-    }
-
-    /// Refuses a handover of more than 1/4096 of the numbers that are left.
-    pub(crate) fn check_limit(&self, left: u64) -> Result<(), StoreError> {
-        let Want::Handover(count) = self.request.want else {
-            return Ok(());
-        };
-        let limit = sizing::max_at_once(left);
-        if left == 0 {
-            Err(StoreError::Exhausted { left })
-        } else if count > limit {
-            Err(StoreError::TooLarge { limit })
-        } else {
-            Ok(())
         }
     }
 
@@ -411,23 +387,18 @@ impl<'a> StrictReservation<'a> {
     }
 
     pub(crate) fn row(&self) -> Result<GuardedCounter, StoreError> {
-        Ok(GuardedCounter {
-            key: self.request.key.clone(),
-            guard: self.store.database.heartbeat.guard()?,
-        })
+        let database = &self.store.database;
+        let guard = database.heartbeat.guard()?;
+        Ok(database.guarded(&self.request.key, &guard))
     }
 
-    /// Handles the failure of a statement on the row that would have set `count` numbers aside.
-    pub(crate) fn failed(
-        &self,
-        failure: &StatementFailure,
-        count: u64,
-    ) -> Result<StepOutcome, StoreError> {
+    /// Counts what the failure of a statement on the row may have lost. The statement would have
+    /// set `count` numbers aside.
+    pub(crate) fn failed(&self, failure: StatementFailure, count: u64) -> AttemptError<StoreError> {
         if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
             self.abandon(AbandonedCause::Uncertain, count);
         }
-        survive(&self.request.key.sequence, failure)?;
-        Ok(StepOutcome::AfterPause)
+        failure.into()
     }
 
     pub(crate) fn abandon(&self, cause: AbandonedCause, count: u64) {
@@ -452,7 +423,7 @@ impl<'a> StrictReservation<'a> {
 
     /// Sleeps, but not past the deadline.
     pub(crate) async fn sleep(&self, pause: Duration) {
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = self.retry.until.saturating_duration_since(Instant::now());
         tokio::time::sleep(pause.min(left)).await;
     }
 }

@@ -31,10 +31,11 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_quer
 use uuid::Uuid;
 
 use crate::{
-    error::{Attempted, StoreError},
+    error::Attempted,
     heartbeat::HeartbeatGuard,
     outcome::Resolved,
     reservation::{attempts::Reservation, request::Reserved},
+    rows::block::rest_of,
 };
 
 /// Names the log target of the events in this file.
@@ -64,7 +65,7 @@ impl Reservation<'_> {
                 self.adopt_from = None;
                 break;
             };
-            let Ok(rest) = rest_of(&row) else {
+            let Some(rest) = rest_of(&row) else {
                 tracing::error!(
                     target: TARGET,
                     sequence = row.sequence,
@@ -164,16 +165,4 @@ async fn mark_adopted(
         .exec(&database)
         .await?;
     Ok(adopted.rows_affected == 1)
-}
-
-/// Returns the numbers of a returned block that its holder did not issue.
-fn rest_of(row: &block::Model) -> Result<Block, StoreError> {
-    let broken = || StoreError::Broken(format!("the journal's row {} makes no sense", row.id));
-    let span = row
-        .last
-        .checked_sub(row.next_unissued)
-        .and_then(|span| span.checked_div(row.step))
-        .and_then(|steps| u64::try_from(steps).ok())
-        .ok_or_else(broken)?;
-    Block::new(row.next_unissued, span.saturating_add(1), row.step).map_err(|_| broken())
 }

@@ -15,7 +15,6 @@ use odometer_core::{
     sizing::SizeReason,
 };
 use odometer_database::{
-    connection::Health,
     failure::{Cause, StatementFailure},
     retry::{AttemptError, Retry},
 };
@@ -132,14 +131,10 @@ impl<'a> Reservation<'a> {
     /// that has none yet.
     pub(crate) async fn look(mut self) -> Result<ReadCounter, StoreError> {
         loop {
-            let error = match self.try_to_look().await {
-                Ok(read) => {
-                    self.keep_uncertain(None);
-                    return Ok(read);
-                }
-                Err(error) => error,
-            };
-            self.go_on_after(error).await?;
+            let outcome = self.try_to_look().await;
+            if let Some(read) = self.after(outcome).await? {
+                return Ok(read);
+            }
         }
     }
 
@@ -158,47 +153,43 @@ impl<'a> Reservation<'a> {
     /// Tries until there is a block, or a reason why there is none.
     pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
         loop {
-            let error = match self.attempt().await {
-                Ok(reserved) => {
-                    self.keep_uncertain(None);
-                    return Ok(reserved);
-                }
-                Err(error) => error,
-            };
-            self.go_on_after(error).await?;
+            let outcome = self.attempt().await;
+            if let Some(reserved) = self.after(outcome).await? {
+                return Ok(reserved);
+            }
             self.database.metrics.reservation_retries.increment(1);
         }
     }
 
     /// Checks that an attempt may begin, and returns the guard of its statements.
     fn begin(&self) -> Result<HeartbeatGuard, StoreError> {
-        if self.database.health() != Health::Up {
+        if !self.database.is_up() {
             return Err(StoreError::Unavailable);
         }
         self.database.heartbeat.guard()
     }
 
-    /// Waits before another attempt.
+    /// Ends the reservation with what an attempt gave, or waits before another attempt.
     ///
     /// # Errors
-    /// The error for the caller, if no other attempt is made. The reservation has ended then.
-    async fn go_on_after(&mut self, error: AttemptError<StoreError>) -> Result<(), StoreError> {
+    /// The error for the caller, if no other attempt is made.
+    async fn after<T>(&mut self, outcome: Attempted<T>) -> Result<Option<T>, StoreError> {
         let fails_fast = self.constraints.fails_fast;
         let name = &self.request.key.sequence;
         let judge = |failure: &StatementFailure| survive(name, failure, fails_fast);
-        let going_on = self.retry.after(error, judge, StoreError::Deadline);
-        let going_on = going_on.await;
-        if let Err(error) = &going_on {
-            self.keep_uncertain(Some(error));
+        let given = self.retry.after(outcome, judge, StoreError::Deadline);
+        let given = given.await;
+        if !matches!(given, Ok(None)) {
+            self.keep_uncertain(matches!(given, Err(StoreError::PeriodRemoved)));
         }
-        going_on
+        given
     }
 
     /// Keeps the writes with an unknown outcome when the reservation ends: the next read of the
     /// counter settles them. What cannot be kept counts as abandoned.
-    fn keep_uncertain(&mut self, error: Option<&StoreError>) {
+    fn keep_uncertain(&mut self, is_removed: bool) {
         let uncertain = std::mem::take(&mut self.uncertain);
-        let lost = if matches!(error, Some(StoreError::PeriodRemoved)) {
+        let lost = if is_removed {
             // Nobody reads this counter again, so the numbers count as abandoned now.
             uncertain
         } else {
@@ -265,9 +256,7 @@ impl<'a> Reservation<'a> {
                 counter_read::look(database, guard_copy, key)
             })
             .await?;
-        if !guard.is_satisfied_by(look.heartbeat) {
-            return Err(self.database.contradicted_by(guard).into());
-        }
+        self.database.check_heartbeat(guard, look.heartbeat)?;
         let Some(entry) = look.entry else {
             return Err(self.missing().into());
         };
@@ -361,9 +350,8 @@ impl<'a> Reservation<'a> {
             return Ok(Arc::clone(&known.definition));
         }
         let store = &self.database.identity.label.store;
-        let read = catalog::read_definition(&entry.definition, store).map_err(|error| {
+        let read = catalog::read_definition(&entry.definition, store).inspect_err(|error| {
             tracing::error!(target: TARGET, sequence = self.request.key.sequence.as_str(), error = %error, "a stored definition cannot be read");
-            StoreError::Broken(error.to_string())
         })?;
         // All periods of a sequence share one copy of the definition.
         Ok(match &self.request.counted_by {

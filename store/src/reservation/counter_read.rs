@@ -5,12 +5,13 @@ use odometer_core::period::CounterKey;
 use odometer_database::session::DatabaseConnection;
 
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, JoinType,
+    ColumnTrait, DbErr, JoinType,
     sea_query::{Expr, ExprTrait},
 };
 
 use crate::Resolved;
 use crate::heartbeat::HeartbeatGuard;
+use crate::meta_row;
 use crate::rows::{
     catalog::{self, CatalogEntry},
     counter::WindowRow,
@@ -18,11 +19,13 @@ use crate::rows::{
 use sea_orm::FromQueryResult;
 
 /// A sequence, one of its counters, and this replica's heartbeat, as they were at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, FromQueryResult)]
 pub(crate) struct CounterRead {
     /// `None` if the replica's row is gone.
+    #[sea_orm(from_alias = "beat")]
     pub(crate) heartbeat: Option<i64>,
     /// `None` if there is no sequence with this name.
+    #[sea_orm(nested)]
     pub(crate) entry: Option<CatalogEntry>,
 }
 
@@ -47,15 +50,7 @@ pub(crate) async fn look(
         )
         .and_where(meta::Column::Id.eq(1))
         .to_owned();
-    let Some(row) = database.query_one(&query).await? else {
-        return Err(DbErr::RecordNotFound("meta".to_owned()));
-    };
-    let definition: Option<String> = row.try_get("", "definition")?;
-    let entry = definition.map(|_there| CatalogEntry::from_query_result(&row, ""));
-    Ok(CounterRead {
-        heartbeat: row.try_get("", "beat")?,
-        entry: entry.transpose()?,
-    })
+    CounterRead::from_query_result(&meta_row::query(&database, &query).await?, "")
 }
 
 /// The place that counts sequences with strict order.

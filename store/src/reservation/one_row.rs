@@ -5,9 +5,13 @@ use entity::counter;
 use odometer_core::period::{CounterKey, Period};
 use odometer_database::session::DatabaseConnection;
 use odometer_process::faults::{self, Fault};
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+use sea_orm::{ColumnTrait, DbErr, QueryFilter, sea_query::Expr};
 
-use crate::{error::Attempted, reservation::attempts::Reservation, rows::catalog};
+use crate::{
+    error::Attempted,
+    reservation::attempts::Reservation,
+    rows::counter::{add_one, update},
+};
 
 /// Names the period that the one row has.
 const ALL: &str = "all";
@@ -51,14 +55,8 @@ async fn reset(
     period: i64,
 ) -> Result<(), DbErr> {
     let of_the_row = || {
-        counter::Entity::update_many()
+        add_one(update(&counter), [counter::Column::Version])
             .col_expr(counter::Column::Window, Expr::val(period))
-            .col_expr(
-                counter::Column::Version,
-                catalog::one_more(counter::Column::Version),
-            )
-            .filter(counter::Column::Sequence.eq(counter.sequence.as_str()))
-            .filter(counter::Column::Period.eq(counter.period.as_str()))
     };
     of_the_row()
         .filter(counter::Column::Window.eq(NONE_YET))

@@ -106,10 +106,10 @@ impl Reservation<'_> {
     }
 
     /// Returns whether what is missing may be created: this process has never seen it, or the
-    /// database was recovered since.
+    /// database was recovered since this process started.
     pub(crate) fn may_be_created(&self) -> bool {
         self.request.last_seen.is_none()
-            || self.database.heartbeat.has_recovered()
+            || self.database.heartbeat.n_recoveries() > 0
             || faults::is(Fault::NoWentBackChecks)
     }
 }
@@ -140,11 +140,9 @@ impl PeriodCreation {
             // The sequence does not exist, is not live, or has removed the period.
             return Ok(Creation::Exists);
         };
-        let definition = match Definition::from_stored(&row.definition) {
+        let definition = match catalog::parsed(&row.definition) {
             Ok(definition) => definition,
-            Err(error) => {
-                return Ok(Creation::Refused(StoreError::Broken(error.to_string())));
-            }
+            Err(error) => return Ok(Creation::Refused(error)),
         };
         let Some(baseline) = CreationBaseline::hold(transaction, &self.guard).await? else {
             return Ok(Creation::Contradicted);

@@ -4,14 +4,13 @@ use entity::counter;
 use odometer_core::{
     block::Block,
     definition::Definition,
-    period::CounterKey,
     sizing::{self, Granted, Rates, Size, SizeReason},
 };
 use odometer_database::{
     failure::StatementFailure, retry::AttemptError, session::DatabaseConnection,
 };
 use odometer_process::faults::{self, Fault};
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+use sea_orm::{ColumnTrait, DbErr, QueryFilter, sea_query::Expr};
 
 use crate::{
     error::{Attempted, StoreError},
@@ -21,7 +20,7 @@ use crate::{
         attempts::Reservation,
         request::{Reserved, Want},
     },
-    rows::{catalog, counter::SeenCounter},
+    rows::counter::{GuardedCounter, SeenCounter},
 };
 
 impl Reservation<'_> {
@@ -51,10 +50,6 @@ impl Reservation<'_> {
         definition: &Definition,
         left: u64,
     ) -> Result<Granted, StoreError> {
-        let exactly = |count: u64| Granted {
-            count,
-            why: SizeReason::Waiting,
-        };
         match &self.request.want {
             Want::Refill(demand) => {
                 let mut demand = *demand;
@@ -74,17 +69,16 @@ impl Reservation<'_> {
                     Ok(granted)
                 }
             }
-            Want::Exactly(count) | Want::Strict { count, .. } if *count > left => {
-                Err(StoreError::Exhausted { left })
-            }
-            Want::Exactly(count) | Want::Strict { count, .. } => Ok(exactly(*count)),
-            Want::Handover(_) if left == 0 => Err(StoreError::Exhausted { left }),
-            Want::Handover(count) if *count > sizing::max_at_once(left) => {
-                Err(StoreError::TooLarge {
-                    limit: sizing::max_at_once(left),
+            Want::Exactly(count) | Want::Strict { count, .. } | Want::Handover(count) => {
+                self.request.want.check_handover(left)?;
+                if *count > left {
+                    return Err(StoreError::Exhausted { left });
+                }
+                Ok(Granted {
+                    count: *count,
+                    why: SizeReason::Waiting,
                 })
             }
-            Want::Handover(count) => Ok(exactly(*count)),
         }
     }
 
@@ -97,8 +91,7 @@ impl Reservation<'_> {
         block: Block,
         why: SizeReason,
     ) -> Attempted<Reserved> {
-        let (key, guard_copy) = (self.counter.clone(), guard.clone());
-        let stripe_count = self.database.stripe_count();
+        let counter = self.database.guarded(&self.counter, guard);
         let seen = known.seen;
         let rate = match &self.request.want {
             Want::Refill(demand) if !self.request.is_first => Some(demand.rates.average()),
@@ -108,15 +101,7 @@ impl Reservation<'_> {
             .database
             .connection
             .run(self.retry.until, |database| {
-                conditional_update(
-                    database,
-                    key,
-                    stripe_count,
-                    guard_copy,
-                    seen,
-                    block.end(),
-                    rate,
-                )
+                conditional_update(database, counter, seen, block.end(), rate)
             })
             .await;
         match outcome {
@@ -155,27 +140,18 @@ impl Reservation<'_> {
 /// Raises the counter to `next_value` in one update, and stores `rate` if there is one.
 ///
 /// Returns whether the update changed its row. It does so only if the counter still is as it was
-/// `seen`, and if the heartbeat of this replica has not fallen.
+/// `seen`, and if the heartbeat of this replica has not fallen. A database that went back may hold
+/// the counter as it was seen, so the guard of the heartbeat is needed, too.
 async fn conditional_update(
     database: DatabaseConnection,
-    key: CounterKey,
-    stripe_count: i32,
-    guard: HeartbeatGuard,
+    counter: GuardedCounter,
     seen: SeenCounter,
     next_value: i64,
     rate: Option<f64>,
 ) -> Result<bool, DbErr> {
-    let mut update = counter::Entity::update_many()
-        .col_expr(counter::Column::NextValue, Expr::val(next_value))
-        .col_expr(
-            counter::Column::Version,
-            catalog::one_more(counter::Column::Version),
-        )
-        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
-        .filter(counter::Column::Period.eq(key.period.as_str()))
-        .filter(counter::Column::StripeCount.eq(stripe_count))
-        // A database that went back may hold the remembered state, so the guard is needed, too.
-        .filter(guard.holds());
+    let mut update = counter
+        .update()
+        .col_expr(counter::Column::NextValue, Expr::val(next_value));
     if let Some(rate) = rate {
         update = update.col_expr(counter::Column::Rate, Expr::val(rate));
     }

@@ -7,7 +7,7 @@ use odometer_core::{
     block::Block,
     definition::{Definition, Order},
     period::CounterKey,
-    sizing::{Demand, SizeReason},
+    sizing::{self, Demand, SizeReason},
 };
 use odometer_process::{
     faults::{self, Fault},
@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::Source;
+use crate::error::StoreError;
 use crate::heartbeat::Heartbeat;
 use crate::outcome::Resolved;
 use crate::reservation::progress::ReservationProgress;
@@ -73,6 +74,24 @@ impl Want {
     /// Returns whether no caller waits for the numbers yet.
     pub(crate) fn is_ahead(&self) -> bool {
         matches!(self, Self::Refill(demand) if demand.waited_for == 0)
+    }
+
+    /// Refuses a handover of more than 1/4096 of the `left` numbers.
+    ///
+    /// # Errors
+    /// `Exhausted` or `TooLarge`.
+    pub(crate) fn check_handover(&self, left: u64) -> Result<(), StoreError> {
+        let Self::Handover(count) = self else {
+            return Ok(());
+        };
+        let limit = sizing::max_at_once(left);
+        if left == 0 {
+            Err(StoreError::Exhausted { left })
+        } else if *count > limit {
+            Err(StoreError::TooLarge { limit })
+        } else {
+            Ok(())
+        }
     }
 }
 

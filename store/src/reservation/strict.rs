@@ -6,16 +6,9 @@
 
 use std::sync::Arc;
 
-use entity::counter;
-use odometer_core::{block::Block, definition::Order, period::CounterKey, sizing::SizeReason};
-use odometer_database::{
-    failure::StatementFailure, retry::AttemptError, session::DatabaseConnection,
-};
+use odometer_core::{block::Block, definition::Order, sizing::SizeReason};
+use odometer_database::{failure::StatementFailure, retry::AttemptError};
 use odometer_process::faults::{self, Fault};
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, UpdateMany,
-    sea_query::Expr,
-};
 
 use crate::error::{Attempted, StoreError};
 use crate::heartbeat::HeartbeatGuard;
@@ -25,11 +18,7 @@ use crate::reservation::{
     counter_read::StrictIn,
     request::{Reserved, Want},
 };
-use crate::rows::{
-    catalog,
-    counter::SeenCounter,
-    strict_counter::{add_and_read, leases_are_over},
-};
+use crate::rows::addition::Addition;
 
 impl Reservation<'_> {
     /// Returns whether the counter must be read before the write.
@@ -94,21 +83,21 @@ impl Reservation<'_> {
                 .raise(guard, known, expected, SizeReason::Waiting)
                 .await;
         }
-        let add = Add {
-            key: self.request.key.clone(),
-            guard: guard.clone(),
+        let addition = Addition {
+            counter: self.database.guarded(&self.counter, guard),
             revision: known.revision,
             seen: known.seen,
             length: expected.end().saturating_sub(expected.first()),
             end: definition.end(),
-            stripe_count: self.database.stripe_count(),
             rate: self.rate(),
+            opens_after: None,
+            needs_free_row: true,
         };
-        let (length, step) = (add.length, definition.step);
+        let (length, step) = (addition.length, definition.step);
         let run = self
             .database
             .connection
-            .run(self.retry.until, |database| add.run(database));
+            .run(self.retry.until, |database| addition.run(database));
         match run.await {
             Ok(Some(after)) => {
                 self.count_reserved();
@@ -139,62 +128,5 @@ impl Reservation<'_> {
             Want::Strict { demand, .. } if !self.request.is_first => Some(demand.rates.average()),
             Want::Strict { .. } | Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
         }
-    }
-}
-
-/// An update that raises `next_value` by `length` from its present value.
-struct Add {
-    key: CounterKey,
-    guard: HeartbeatGuard,
-    /// The revision that the counter must still have. Each change raises the revision, so the
-    /// definition that is known here is still valid.
-    revision: i64,
-    /// A lower bound for the counter: this process has seen it there.
-    seen: SeenCounter,
-    length: i64,
-    /// The first number that the sequence does not have.
-    end: i64,
-    stripe_count: i32,
-    rate: Option<f64>,
-}
-
-impl Add {
-    /// Runs the update. Returns the counter after it, or `None` if a guard did not hold.
-    async fn run(self, database: DatabaseConnection) -> Result<Option<SeenCounter>, DbErr> {
-        let backend = database.get_database_backend();
-        let least_version = self.seen.version.saturating_add(1);
-        let update = |raised| self.update(backend, raised);
-        add_and_read(database, self.length, least_version, update).await
-    }
-
-    fn update(&self, backend: DbBackend, raised: Expr) -> UpdateMany<counter::Entity> {
-        let mut update = counter::Entity::update_many()
-            .col_expr(counter::Column::NextValue, raised)
-            .col_expr(
-                counter::Column::Version,
-                catalog::one_more(counter::Column::Version),
-            )
-            .filter(counter::Column::Sequence.eq(self.key.sequence.as_str()))
-            .filter(counter::Column::Period.eq(self.key.period.as_str()))
-            .filter(counter::Column::StripeCount.eq(self.stripe_count))
-            .filter(counter::Column::Revision.eq(self.revision))
-            // While a window is open, Redis issues the numbers below the high-water mark. A number
-            // above the mark would come too early.
-            .filter(counter::Column::WindowOpen.eq(false))
-            .filter(counter::Column::NextValue.lte(self.end.saturating_sub(self.length)))
-            .filter(self.guard.holds());
-        // While leases of a closed window last, other replicas may still issue numbers from it.
-        if !faults::is(Fault::NoLease) {
-            update = update.filter(leases_are_over(backend));
-        }
-        if let Some(rate) = self.rate {
-            update = update.col_expr(counter::Column::Rate, Expr::val(rate));
-        }
-        if !faults::is(Fault::NoWentBackChecks) {
-            update = update
-                .filter(counter::Column::NextValue.gte(self.seen.next_value))
-                .filter(counter::Column::Version.gte(self.seen.version));
-        }
-        update
     }
 }

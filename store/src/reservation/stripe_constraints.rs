@@ -50,8 +50,7 @@ impl Agreed {
         if version < self.version {
             return Err(StoreError::Behind);
         }
-        let read = catalog::read_definition(&entry.definition, &self.definition.store)
-            .map_err(|error| StoreError::Broken(error.to_string()))?;
+        let read = catalog::read_definition(&entry.definition, &self.definition.store)?;
         let is_same = if version == self.version {
             read == *self.definition
         } else {

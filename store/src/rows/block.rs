@@ -1,5 +1,6 @@
 //! Defines a block, its journal row and its fate.
 
+use entity::block;
 use odometer_core::{block::Block, period::CounterKey};
 use uuid::Uuid;
 
@@ -49,4 +50,12 @@ impl BlockFate {
             BlockFate::Returned { next_unissued } => next_unissued,
         }
     }
+}
+
+/// Returns the numbers of a block that its holder did not issue, as the block's row has them. `None`
+/// if there are none, or if the row makes no sense.
+pub(crate) fn rest_of(row: &block::Model) -> Option<Block> {
+    let span = row.last.checked_sub(row.next_unissued)?;
+    let n_steps = u64::try_from(span.checked_div(row.step)?).ok()?;
+    Block::new(row.next_unissued, n_steps.saturating_add(1), row.step).ok()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use entity::{block, counter, sequence};
 use odometer_core::{
-    definition::{Definition, StoredDefinitionError},
+    definition::Definition,
     name::SequenceName,
     period::{Period, PeriodKind},
 };
@@ -13,7 +13,7 @@ use odometer_database::session::DatabaseConnection;
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
     PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
-    sea_query::{Expr, ExprTrait, IntoColumnRef, Query, SelectStatement},
+    sea_query::{Expr, ExprTrait, Query, SelectStatement},
 };
 
 use crate::error::StoreError;
@@ -191,20 +191,20 @@ pub(crate) fn living_here() -> Select<sequence::Entity> {
     sequence::Entity::find().filter(sequence::Column::State.ne(ELSEWHERE))
 }
 
+/// Reads a definition as it is stored.
+pub(crate) fn parsed(stored: &str) -> Result<Definition, StoreError> {
+    Definition::from_stored(stored).map_err(|error| StoreError::Broken(error.to_string()))
+}
+
 /// Reads the definition of a claim, which names the store of the name.
 pub(crate) fn claimed(stored: &str) -> Result<Arc<Definition>, StoreError> {
-    let definition = Definition::from_stored(stored);
-    let definition = definition.map_err(|error| StoreError::Broken(error.to_string()))?;
-    Ok(Arc::new(definition))
+    parsed(stored).map(Arc::new)
 }
 
 /// Reads the definition of a sequence that lives in `store`. The store may have had another name
 /// when the definition was written.
-pub(crate) fn read_definition(
-    stored: &str,
-    store: &str,
-) -> Result<Definition, StoredDefinitionError> {
-    let mut definition = Definition::from_stored(stored)?;
+pub(crate) fn read_definition(stored: &str, store: &str) -> Result<Definition, StoreError> {
+    let mut definition = parsed(stored)?;
     if definition.store != store {
         store.clone_into(&mut definition.store);
     }
@@ -221,9 +221,7 @@ pub(crate) fn definition_in(
     if state == ELSEWHERE {
         return claimed(stored);
     }
-    let definition = read_definition(stored, store);
-    let definition = definition.map_err(|error| StoreError::Broken(error.to_string()))?;
-    Ok(Arc::new(definition))
+    read_definition(stored, store).map(Arc::new)
 }
 
 /// Returns a page of definitions, in the byte order of their names.
@@ -283,9 +281,4 @@ pub(crate) async fn blocks(
         .limit(limit)
         .all(&database)
         .await
-}
-
-/// Returns the value of `column` plus one, which the database computes.
-pub(crate) fn one_more(column: impl IntoColumnRef) -> Expr {
-    Expr::col(column).add(1)
 }

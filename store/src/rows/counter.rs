@@ -2,9 +2,12 @@
 
 use entity::counter;
 use odometer_core::period::CounterKey;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select, UpdateMany};
+use sea_orm::{
+    ColumnTrait, EntityTrait, QueryFilter, Select, UpdateMany,
+    sea_query::{Expr, ExprTrait},
+};
 
-use super::catalog::one_more;
+use crate::heartbeat::HeartbeatGuard;
 
 /// A counter as it was last seen. Both values only grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,25 @@ pub(crate) fn add_one<const N: usize>(
     update: UpdateMany<counter::Entity>,
     columns: [counter::Column; N],
 ) -> UpdateMany<counter::Entity> {
-    let add = |update: UpdateMany<_>, column| update.col_expr(column, one_more(column));
+    let add = |update: UpdateMany<_>, column| update.col_expr(column, Expr::col(column).add(1));
     columns.into_iter().fold(update, add)
+}
+
+/// A counter, and what guards each write to it: the numbers of its database, and the heartbeat of
+/// this replica.
+#[derive(Clone, Debug)]
+pub(crate) struct GuardedCounter {
+    pub(crate) key: CounterKey,
+    /// How many databases share the sequence.
+    pub(crate) stripe_count: i32,
+    pub(crate) guard: HeartbeatGuard,
+}
+
+impl GuardedCounter {
+    /// Begins an update of the counter's row, which also raises the row's version.
+    pub(crate) fn update(&self) -> UpdateMany<counter::Entity> {
+        add_one(update(&self.key), [counter::Column::Version])
+            .filter(counter::Column::StripeCount.eq(self.stripe_count))
+            .filter(self.guard.holds())
+    }
 }

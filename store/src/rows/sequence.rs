@@ -1,6 +1,6 @@
 //! Writes the row of a sequence, or of a claim to a name.
 
-use entity::{meta, sequence};
+use entity::sequence;
 use migration::{Installed, WORKER_LEASES};
 use odometer_core::{definition::Kind, name::SequenceName};
 use odometer_database::session::DatabaseTransaction;
@@ -15,6 +15,7 @@ use sea_orm::{
 };
 
 use super::catalog::ELSEWHERE;
+use crate::meta_row;
 
 /// The values that are written to the row of a sequence.
 pub(crate) struct SequenceRow<'a> {
@@ -88,11 +89,7 @@ impl SequenceRow<'_> {
             return Err(DbErr::Migration(text.to_owned()));
         };
         if installed.compatible_from < WORKER_LEASES {
-            meta::Entity::update_many()
-                .col_expr(meta::Column::CompatibleFrom, Expr::val(WORKER_LEASES))
-                .filter(meta::Column::CompatibleFrom.lt(WORKER_LEASES))
-                .exec(transaction)
-                .await?;
+            meta_row::keep_older_programs_out(transaction, WORKER_LEASES).await?;
         }
         Ok(())
     }

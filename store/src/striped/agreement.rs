@@ -13,6 +13,7 @@ use odometer_core::definition::Definition;
 use odometer_process::faults::{self, Fault};
 
 use crate::{
+    error::StoreError,
     reservation::stripe_constraints::{Agreed, counts_alike},
     rows::catalog::{CatalogEntry, ELSEWHERE, LIVE},
 };
@@ -81,6 +82,15 @@ impl Answers {
         let newest = alike.max_by_key(|found| found.version())?;
         (newest.version() >= known.version).then_some(newest)
     }
+
+    /// Returns the error if the answers decide nothing.
+    pub(crate) fn undecided(&self) -> StoreError {
+        if self.went_back {
+            StoreError::WentBack
+        } else {
+            StoreError::Unavailable
+        }
+    }
 }
 
 /// What follows from the answers.
@@ -92,12 +102,13 @@ pub(crate) enum MajorityAnswer {
     Absent,
     /// Some members have the name, and it must be brought to more than half of them.
     Begun(MemberEntry),
-    /// Too few members answered, or their answers decide nothing.
-    Unknown,
 }
 
 /// Returns what follows from the answers of a store of `n` members.
-pub(crate) fn verdict(answers: &Answers, n: usize) -> MajorityAnswer {
+///
+/// # Errors
+/// `WentBack` or `Unavailable` if too few members answered, or if their answers decide nothing.
+pub(crate) fn verdict(answers: &Answers, n: usize) -> Result<MajorityAnswer, StoreError> {
     let is_most = |count: usize| count * 2 > n;
     let is_loose = faults::is(Fault::LooseCreation);
     let mut groups: Vec<Vec<&MemberEntry>> = Vec::new();
@@ -127,14 +138,14 @@ pub(crate) fn verdict(answers: &Answers, n: usize) -> MajorityAnswer {
             "databases of a store count one name in two ways, so nothing is given of it: was one of \
              them restored? A PUT decides it"
         );
-        return MajorityAnswer::Unknown;
+        return Err(answers.undecided());
     }
     if let Some(found) = first.and_then(newest) {
-        return MajorityAnswer::Decided(found);
+        return Ok(MajorityAnswer::Decided(found));
     }
     let is_enough = is_most(answers.answered.len()) || (is_loose && !answers.answered.is_empty());
     if !is_enough {
-        return MajorityAnswer::Unknown;
+        return Err(answers.undecided());
     }
     let n_without = answers.answered.len() - answers.found.len();
     let leading = groups.iter().max_by_key(|group| {
@@ -142,13 +153,13 @@ pub(crate) fn verdict(answers: &Answers, n: usize) -> MajorityAnswer {
         let lowest = group.iter().map(|found| found.k).min();
         (group.len(), newest, std::cmp::Reverse(lowest))
     });
-    match leading {
-        None => MajorityAnswer::Absent,
-        Some(group) if is_most(group.len() + n_without) => {
-            newest(group).map_or(MajorityAnswer::Unknown, MajorityAnswer::Begun)
-        }
-        Some(_) => MajorityAnswer::Unknown,
-    }
+    let Some(leading) = leading else {
+        return Ok(MajorityAnswer::Absent);
+    };
+    let begun = newest(leading).filter(|_| is_most(leading.len() + n_without));
+    begun
+        .map(MajorityAnswer::Begun)
+        .ok_or_else(|| answers.undecided())
 }
 
 /// Says whether the decided entry was decided at one moment. A reserved number proves it. So does a
@@ -193,10 +204,10 @@ mod tests {
             went_back: false,
         };
         match verdict(&answers, n) {
-            MajorityAnswer::Decided(found) => format!("decided {}", found.k),
-            MajorityAnswer::Begun(found) => format!("begun {}", found.k),
-            MajorityAnswer::Absent => "unborn".to_owned(),
-            MajorityAnswer::Unknown => "unknown".to_owned(),
+            Ok(MajorityAnswer::Decided(found)) => format!("decided {}", found.k),
+            Ok(MajorityAnswer::Begun(found)) => format!("begun {}", found.k),
+            Ok(MajorityAnswer::Absent) => "unborn".to_owned(),
+            Err(_) => "unknown".to_owned(),
         }
     }
 

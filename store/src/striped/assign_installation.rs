@@ -2,13 +2,17 @@
 
 use odometer_core::definition::{MAX_STRIPES, Stripe};
 use odometer_database::{
-    failure::StatementFailure, file_lock::FileLock, fitness::fitness_of,
-    session::DatabaseConnection, start_error::StartError, target::Target,
+    failure::StatementFailure,
+    file_lock::FileLock,
+    fitness::{DatabaseFitness, fitness_of},
+    session::DatabaseConnection,
+    start_error::StartError,
+    target::Target,
 };
 
 use crate::{
     identity::DatabaseIdentity,
-    installation_id::{self, InstallationId, WrongInstallation},
+    installation_id::{self, InstallationId},
     settings::DatabaseSettings,
 };
 
@@ -35,7 +39,7 @@ pub(crate) async fn stamp(databases: &[DatabaseSettings]) -> Result<usize, Start
     for (settings, (identity, stamp)) in databases.iter().zip(&found) {
         if !matches!(
             installation_id::misplaced(identity, stamp),
-            Some(WrongInstallation::Unstamped(_))
+            Some(DatabaseFitness::Schema(_))
         ) {
             continue;
         }
@@ -66,9 +70,7 @@ pub(crate) fn check_count(databases: &[DatabaseSettings]) -> Result<(), StartErr
 fn check(identity: &DatabaseIdentity, stamp: &InstallationId) -> Result<(), StartError> {
     match installation_id::misplaced(identity, stamp) {
         None => Ok(()),
-        Some(WrongInstallation::Unstamped(reason) | WrongInstallation::Wrong(reason)) => {
-            Err(StartError::Configuration(reason).of(&identity.label))
-        }
+        Some(unfit) => Err(StartError::from(unfit).of(&identity.label)),
     }
 }
 
@@ -77,18 +79,16 @@ async fn on<T>(
     settings: &DatabaseSettings,
     work: impl AsyncFnOnce(&DatabaseConnection) -> Result<T, sea_orm::DbErr>,
 ) -> Result<T, StartError> {
-    let outcome = on_target(settings, work).await;
-    outcome.map_err(|error| error.of(&settings.identity.label))
-}
-
-async fn on_target<T>(
-    settings: &DatabaseSettings,
-    work: impl AsyncFnOnce(&DatabaseConnection) -> Result<T, sea_orm::DbErr>,
-) -> Result<T, StartError> {
-    let target = Target::parse(&settings.url)?;
-    let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
-    let bounds = &settings.bounds.statement;
-    let (acquire, longest) = (bounds.acquire, Some(bounds.timeout));
-    let outcome = DatabaseConnection::once(&target, acquire, longest, Target::single, work).await?;
-    outcome.map_err(|error| fitness_of(&StatementFailure::from(error)).into())
+    let working = async {
+        let target = Target::parse(&settings.url)?;
+        let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
+        let bounds = &settings.bounds.statement;
+        let (acquire, longest) = (bounds.acquire, Some(bounds.timeout));
+        let done = DatabaseConnection::once(&target, acquire, longest, Target::single, work);
+        let done = done.await?.map_err(StatementFailure::from);
+        done.map_err(|failure| StartError::from(fitness_of(&failure)))
+    };
+    working
+        .await
+        .map_err(|error| error.of(&settings.identity.label))
 }

@@ -67,15 +67,12 @@ impl Store {
             };
             let outcome = Box::pin(self.attempt(&change)).await;
             drop(alone);
-            let error = match outcome {
-                Ok(altered) => {
-                    self.note_altered(&change.name, &altered);
-                    return Ok(altered);
-                }
-                Err(error) => error,
-            };
             let judge = |_failure: &StatementFailure| Ok(());
-            retry.after(error, judge, StoreError::NotChanged).await?;
+            let altered = retry.after(outcome, judge, StoreError::NotChanged);
+            if let Some(altered) = altered.await? {
+                self.note_altered(&change.name, &altered);
+                return Ok(altered);
+            }
         }
     }
 
@@ -116,8 +113,7 @@ impl Store {
                     parts.push(part);
                 }
                 Ok(Ok(Err(StoreError::WentBack))) => {
-                    note_name_went_back(member, &change.name);
-                    return Err(StoreError::WentBack.into());
+                    return Err(member.database.name_went_back(&change.name).into());
                 }
                 Ok(Ok(Err(error))) => return Err(error.into()),
                 // The participant failed or is silent. It is not waited for any longer.
@@ -128,32 +124,24 @@ impl Store {
             if matches!(error, StoreError::WentBack) {
                 let parts = participants.iter().zip(&parts);
                 for (participant, _) in parts.filter(|(_, part)| part.has_lost_it()) {
-                    note_name_went_back(&participant.member, &change.name);
+                    participant.member.database.name_went_back(&change.name);
                 }
             }
             AttemptError::Final(error)
         })?;
-        if !decision.is_written {
-            return Ok(decision.into());
+        let altered = decision.altered.clone();
+        if altered.is_written {
+            let decision = Arc::new(decision);
+            self.carry_out(participants, &decision, until).await?;
         }
-        let decision = Arc::new(decision);
-        self.carry_out(participants, &decision, until).await?;
-        Ok(Decision::clone(&decision).into())
+        Ok(altered)
     }
 
     fn scope_in(&self, k: usize, change: &ChangeRequest) -> Attempted<ChangeScope> {
         let member = self.member(k)?;
-        let guard = match member.database.heartbeat.guard() {
-            Ok(guard) => guard,
-            Err(StoreError::Unavailable) => return Err(missing(member).into()),
-            Err(error) => return Err(error.into()),
-        };
-        Ok(ChangeScope {
-            store: Arc::clone(&self.name),
-            stripe: member.database.stripe,
-            guard,
-            last_seen: self.memory.view(&change.key(), k).seen,
-        })
+        let last_seen = self.memory.view(&change.key(), k).seen;
+        let scope = ChangeScope::of(&member.database, last_seen);
+        Ok(scope.map_err(|_error| missing(member))?)
     }
 
     /// Writes in every member, and then commits in every member.
@@ -183,7 +171,11 @@ impl Store {
                 Err(StatementFailure::NotCommitted(cause))
                     if n_committed == 0 && unknown.is_none() =>
                 {
-                    return Err(again_or(&cause, StoreError::NotChanged));
+                    let is_in_the_way = matches!(cause, Cause::Contention | Cause::Interrupted);
+                    return Err(match is_in_the_way {
+                        true => AttemptError::Conflict,
+                        false => AttemptError::Final(StoreError::NotChanged),
+                    });
                 }
                 // The member gets the change at its next use, like any change that it missed.
                 Err(failure) => unknown = Some(failure),
@@ -211,23 +203,13 @@ impl Participant {
             Ok(Err(
                 StatementFailure::NotCommitted(cause) | StatementFailure::MayHaveCommitted(cause),
             )) => {
-                let is_in_the_way = matches!(
-                    cause,
-                    Cause::Contention
-                        | Cause::Interrupted
-                        | Cause::Duplicate
-                        | Cause::Broken(_)
-                        | Cause::Internal(_)
-                        // The statement may have waited for another change.
-                        | Cause::Silent
-                        | Cause::Busy
-                );
                 if matches!(cause, Cause::Silent) {
                     // If the member answers nothing else either, it is passed over, and the next
                     // attempt fails at once.
                     self.member.fail_unless_it_answers().await;
                 }
-                if is_in_the_way {
+                // A silent statement may have waited for another change.
+                if cause.may_pass() || matches!(cause, Cause::Silent | Cause::Busy) {
                     return AttemptError::Conflict;
                 }
                 self.member.fail();
@@ -312,25 +294,11 @@ async fn first_unwritten(participants: &mut [Participant], until: Instant) -> Op
     None
 }
 
-/// Notes that a member went back for a name. The next poll finds out whether all names went back.
-fn note_name_went_back(member: &Member, name: &SequenceName) {
-    member.database.heartbeat.note_name_went_back(name);
-    member.database.connection.refresh.notify_one();
-}
-
 fn missing(member: &Member) -> StoreError {
     if member.database.heartbeat.has_gone_back() {
         return StoreError::WentBack;
     }
     StoreError::Incomplete {
         away: member.database.identity.to_string(),
-    }
-}
-
-fn again_or(cause: &Cause, error: StoreError) -> AttemptError<StoreError> {
-    if matches!(cause, Cause::Contention | Cause::Interrupted) {
-        AttemptError::Conflict
-    } else {
-        AttemptError::Final(error)
     }
 }

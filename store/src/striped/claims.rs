@@ -25,11 +25,9 @@ impl Store {
         }
         let until = self.deadline();
         let answers = self.ask_all(name, until).await;
-        match verdict(&answers, self.members.len()) {
+        match verdict(&answers, self.members.len())? {
             MajorityAnswer::Decided(found) | MajorityAnswer::Begun(found) => self.placement(&found),
             MajorityAnswer::Absent => Ok(LocalPlacement::Nowhere),
-            MajorityAnswer::Unknown if answers.went_back => Err(StoreError::WentBack),
-            MajorityAnswer::Unknown => Err(StoreError::Unavailable),
         }
     }
 
@@ -46,15 +44,13 @@ impl Store {
         let until = self.deadline();
         for _round in 0..ROUNDS {
             let answers = self.ask_all(name, until).await;
-            match verdict(&answers, self.members.len()) {
+            match verdict(&answers, self.members.len())? {
                 MajorityAnswer::Decided(found) => return self.placement(&found),
                 MajorityAnswer::Begun(found) if !found.is_claim() => return self.placement(&found),
                 MajorityAnswer::Begun(found) => {
                     self.claim_in(name, &found.definition, &answers).await?;
                 }
                 MajorityAnswer::Absent => self.claim_in(name, definition, &answers).await?,
-                MajorityAnswer::Unknown if answers.went_back => return Err(StoreError::WentBack),
-                MajorityAnswer::Unknown => return Err(StoreError::Unavailable),
             }
             if Instant::now() >= until {
                 break;

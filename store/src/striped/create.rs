@@ -52,14 +52,12 @@ impl Store {
     ) -> Result<Agreed, StoreError> {
         for _round in 0..ROUNDS {
             let answers = self.ask_all(name, until).await;
-            match verdict(&answers, self.members.len()) {
+            match verdict(&answers, self.members.len())? {
                 MajorityAnswer::Decided(found) => {
                     if self.was_at_once(name, &answers, &found, until).await {
                         return self.live(name, &found);
                     }
                 }
-                MajorityAnswer::Unknown if answers.went_back => return Err(StoreError::WentBack),
-                MajorityAnswer::Unknown => return Err(StoreError::Unavailable),
                 MajorityAnswer::Absent => {
                     let template = template.ok_or(StoreError::NotFound)?;
                     self.admit_creation(template, &answers, until).await?;
@@ -160,15 +158,10 @@ impl Store {
         until: Instant,
     ) -> Result<Option<MemberEntry>, StoreError> {
         let member = self.member(k)?;
-        if !member.is_well() {
-            let went_back = member.database.heartbeat.has_gone_back();
-            return Err(if went_back {
-                StoreError::WentBack
-            } else {
-                StoreError::Unavailable
-            });
-        }
         let guard = member.database.heartbeat.guard()?;
+        if !member.is_well() {
+            return Err(StoreError::Unavailable);
+        }
         let (key, guard_copy) = (key.clone(), guard.clone());
         let until = until.min(Instant::now() + LOOK);
         let looking = member
@@ -184,10 +177,7 @@ impl Store {
                 return Err(StoreError::Unavailable);
             }
         };
-        if !guard.is_satisfied_by(look.heartbeat) {
-            member.database.heartbeat.contradicted(&guard);
-            return Err(StoreError::WentBack);
-        }
+        member.database.check_heartbeat(&guard, look.heartbeat)?;
         let Some(entry) = look.entry else {
             return Ok(None);
         };

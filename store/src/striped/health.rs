@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_database::connection::Health;
+use odometer_database::connection::Contact;
 use tokio::sync::Notify;
 
 use crate::{database::Database, installation_id};
@@ -62,7 +62,7 @@ impl Member {
 
     /// Says whether the member answers, as far as its own monitor knows, and has not gone back.
     fn is_up(&self) -> bool {
-        self.database.health() == Health::Up && !self.database.heartbeat.has_gone_back()
+        self.database.is_up() && !self.database.heartbeat.has_gone_back()
     }
 
     pub(crate) fn n_outages(&self) -> u64 {
@@ -121,7 +121,7 @@ async fn watch(member: Weak<Member>) {
         let Some(alive) = member.upgrade() else {
             return;
         };
-        let mut health = alive.database.connection.health_changes();
+        let mut contact = alive.database.connection.contact_changes();
         if alive.is_passed_over.load(Ordering::Acquire) {
             let pause = alive.pause();
             drop(alive);
@@ -139,7 +139,7 @@ async fn watch(member: Weak<Member>) {
         }
         drop(alive);
         // A caller that meets the member only when it is back must know that it was away.
-        let lost = wait_for_trouble(&member, &mut health).await;
+        let lost = wait_for_trouble(&member, &mut contact).await;
         if let (true, Some(alive)) = (lost, member.upgrade()) {
             alive.pass_over();
         }
@@ -153,16 +153,16 @@ const QUIET: Duration = Duration::from_secs(1);
 /// a failure.
 async fn wait_for_trouble(
     member: &Weak<Member>,
-    health: &mut tokio::sync::watch::Receiver<Health>,
+    contact: &mut tokio::sync::watch::Receiver<Contact>,
 ) -> bool {
     let Some(alive) = member.upgrade() else {
         return false;
     };
-    if *health.borrow_and_update() != Health::Up {
+    if *contact.borrow_and_update() != Contact::Up {
         return true;
     }
     tokio::select! {
-        changed = health.changed() => changed.is_ok() && *health.borrow() != Health::Up,
+        changed = contact.changed() => changed.is_ok() && *contact.borrow() != Contact::Up,
         () = alive.failed.notified() => false,
         () = tokio::time::sleep(QUIET) => false,
     }

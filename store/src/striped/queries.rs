@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     JournalBlock, NumberTrace, Page, SeenCounter, SequenceSummary, database::Database,
-    error::StoreError, journal::recent, outcome::BLOCKS_SHOWN, rows::catalog::CatalogEntry,
-    store::Store,
+    error::StoreError, journal::recent, outcome::BLOCKS_SHOWN,
+    reservation::stripe_constraints::counts_alike, rows::catalog::CatalogEntry, store::Store,
 };
 
 impl Store {
@@ -168,18 +168,16 @@ impl Store {
         let answers = self.ask_all_of(key, until).await;
         let known = self.memory.agreed(&key.sequence);
         let decided = match verdict(&answers, self.members.len()) {
-            MajorityAnswer::Decided(found) => Some(found),
-            MajorityAnswer::Absent => return Err(StoreError::NotFound),
-            MajorityAnswer::Begun(_) if known.is_none() => return Err(StoreError::NotFound),
-            MajorityAnswer::Begun(_) | MajorityAnswer::Unknown => None,
+            Ok(MajorityAnswer::Decided(found)) => Some(found),
+            Ok(MajorityAnswer::Absent) => return Err(StoreError::NotFound),
+            Ok(MajorityAnswer::Begun(_)) if known.is_none() => return Err(StoreError::NotFound),
+            Ok(MajorityAnswer::Begun(_)) | Err(_) => None,
         };
-        let is_of_it = |found: &&MemberEntry| match (&decided, &known) {
-            (Some(decided), _) => {
-                let agreed = &decided.definition;
-                crate::reservation::stripe_constraints::counts_alike(agreed, &found.definition)
-            }
-            (None, Some(known)) => known.is_like(&found.definition),
-            (None, None) => false,
+        let grid = decided.map(|decided| decided.definition);
+        let grid = grid.or(known.map(|known| known.definition));
+        let is_of_it = |found: &&MemberEntry| {
+            let grid = grid.as_ref();
+            grid.is_some_and(|grid| counts_alike(grid, &found.definition))
         };
         let alike: Vec<MemberEntry> = answers.found.iter().filter(is_of_it).cloned().collect();
         let newest = alike.iter().max_by_key(|found| found.version()).cloned();
@@ -188,8 +186,7 @@ impl Store {
                 Err(StoreError::Elsewhere(Arc::clone(&newest.definition)))
             }
             Some(newest) => Ok((newest, alike)),
-            None if answers.went_back => Err(StoreError::WentBack),
-            None => Err(StoreError::Unavailable),
+            None => Err(answers.undecided()),
         }
     }
 

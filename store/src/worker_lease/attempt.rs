@@ -1,12 +1,11 @@
 //! Repeats the attempts of one call, and checks what an attempt reads: the schema, the clocks, the
 //! heartbeat, and the row.
 
-use std::{future::Future, time::Instant};
+use std::{future::Future, sync::atomic::Ordering, time::Instant};
 
 use entity::worker_lease;
 use migration::{Installed, WORKER_LEASES};
 use odometer_database::{
-    connection::Health,
     failure::{Cause, StatementFailure},
     retry::{AttemptError, Retry},
     session::DatabaseConnection,
@@ -89,18 +88,16 @@ impl Database {
                 Ok(()) => attempt(n_conflicts).await,
                 Err(error) => Err(error),
             };
-            let error = match outcome {
-                Ok(done) => return Ok(done),
-                Err(error) => error,
-            };
-            n_conflicts += u32::from(matches!(error, AttemptError::Conflict));
+            n_conflicts += u32::from(matches!(outcome, Err(AttemptError::Conflict)));
             let judge = |failure: &StatementFailure| {
                 // Whether the statement may be in the database counts for every cause.
                 call.note(failure);
                 self.judge(failure)
             };
-            let going_on = retry.after(error, judge, LeaseError::Deadline).await;
-            going_on.map_err(|error| call.caller_error(error))?;
+            let done = retry.after(outcome, judge, LeaseError::Deadline).await;
+            if let Some(done) = done.map_err(|error| call.caller_error(error))? {
+                return Ok(done);
+            }
         }
     }
 
@@ -123,7 +120,7 @@ impl Database {
             | Cause::DiskFull(_) => LeaseError::Unavailable,
             Cause::Denied(text) | Cause::Server(text) => {
                 // The schema may have changed by now.
-                self.unconfirmed_leases.forget_schema();
+                self.knows_leases.store(false, Ordering::Release);
                 tracing::error!(target: TARGET, error = %text, "the database refuses a statement about a worker id");
                 LeaseError::Unavailable
             }
@@ -136,10 +133,10 @@ impl Database {
     /// # Errors
     /// `Unavailable`, `OldSchema`, or the failure of the read.
     pub(crate) async fn know_leases(&self, until: Instant) -> LeaseAttempted<()> {
-        if self.health() != Health::Up {
+        if !self.is_up() {
             return Err(LeaseError::Unavailable.into());
         }
-        if self.unconfirmed_leases.knows_schema() {
+        if self.knows_leases.load(Ordering::Acquire) {
             return Ok(());
         }
         let read = self
@@ -151,7 +148,7 @@ impl Database {
         if installed.is_none_or(|installed| installed.schema_version < WORKER_LEASES) {
             return Err(LeaseError::OldSchema.into());
         }
-        self.unconfirmed_leases.note_schema();
+        self.knows_leases.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -178,11 +175,8 @@ impl Database {
     ) -> Result<LeaseBaseline, LeaseError> {
         let clock = DatabaseTime::of_a_look(read.now_ms, sent);
         self.note_clock(clock.skew_ms);
-        if !guard.is_satisfied_by(read.heartbeat) {
-            self.heartbeat.contradicted(&guard);
-            self.connection.refresh.notify_one();
-            return Err(LeaseError::WentBack);
-        }
+        let kept = self.check_heartbeat(&guard, read.heartbeat);
+        kept.map_err(|_went_back| LeaseError::WentBack)?;
         self.known
             .saw(read.now_ms, read.recovery_mark, sent, guard.n_recoveries());
         Ok(LeaseBaseline {
@@ -250,7 +244,7 @@ impl Database {
 
     /// Notes that a lease is gone, as a look says that began after `n_recoveries` recoveries.
     pub(crate) fn note_lease_went_back(&self, n_recoveries: u64) {
-        self.heartbeat.note_went_back_in(
+        self.heartbeat.note_went_back(
             n_recoveries,
             "a worker id that this replica leased is gone or older than it was",
         );

@@ -10,6 +10,8 @@ use odometer_process::{
     faults::{self, Fault},
 };
 
+use sea_orm::FromQueryResult;
+
 use super::lease::{LONGEST_TTL, LeaseError, LeaseGrant, LeaseKey, MAX_AHEAD_MS, millis};
 use crate::heartbeat::HeartbeatGuard;
 
@@ -96,7 +98,8 @@ impl SentAt {
         now_ms.saturating_add(millis(ttl))
     }
 
-    /// Returns the database's clock minus ours, in milliseconds, when a reply has just come.
+    /// Returns the database's clock minus ours, in milliseconds, when a reply has just come. The
+    /// database read its clock at some time between request and reply, and the middle is taken.
     pub(crate) fn skew_ms(self, database_ms: i64) -> i64 {
         let half = millis(self.sent.elapsed()) / 2;
         database_ms.saturating_sub(self.ours_ms.saturating_add(half))
@@ -128,12 +131,12 @@ impl DatabaseTime {
 }
 
 /// What the last recovery of a database says of all its leases.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromQueryResult)]
 pub(crate) struct LeaseRecoveryMark {
     pub(crate) recovered_at: Option<i64>,
     /// No id's time begins before this, no matter what its row says. The reason is that the
     /// recovery of an older program does not raise the rows.
-    pub(crate) leases_from: i64,
+    pub(crate) leases_from: Option<i64>,
 }
 
 impl LeaseRecoveryMark {
@@ -148,7 +151,7 @@ impl LeaseRecoveryMark {
             return now_ms;
         }
         let reserved_until = row.map_or(0, |row| row.reserved_until);
-        let from_ms = Ord::max(reserved_until, self.leases_from);
+        let from_ms = Ord::max(reserved_until, self.leases_from.unwrap_or(0));
         if is_named {
             return Ord::max(from_ms, named_from(self.recovered_at));
         }

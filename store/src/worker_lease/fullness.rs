@@ -4,8 +4,6 @@
 //! A count reads all rows of its pools. So pools that are too wide to run out are left out, and the
 //! other pools are counted a few at a time.
 
-use std::time::Instant;
-
 use entity::worker_lease;
 use odometer_database::session::DatabaseConnection;
 use sea_orm::{
@@ -32,11 +30,7 @@ impl Database {
         let mut fullest: f64 = 0.0;
         for pools in self.known.pools(MAX_BITS, POOLS_A_COUNT).chunks(AT_ONCE) {
             let pools = pools.to_vec();
-            let until =
-                Instant::now() + self.settings.statement.timeout + self.settings.statement.acquire;
-            let counting = self
-                .connection
-                .run(until, |connection| count_taken(connection, pools));
+            let counting = self.step(|connection| count_taken(connection, pools));
             let Ok(counts) = counting.await else {
                 // What was seen last is still the best guess.
                 return;

@@ -24,13 +24,11 @@ use super::{
     look, statements,
     token::Token,
 };
-use crate::database::Database;
+use crate::{database::Database, meta_row};
 
 /// A call for a lease that is under way in one database.
 struct LeaseCall {
     wanted: LeaseWanted,
-    /// The store's place in the configuration.
-    store: usize,
     /// The token, the same in all attempts, so that each attempt finds what an earlier one got.
     token: Token,
     /// The leases that an attempt may have got, and when their time would begin (Unix ms).
@@ -38,31 +36,16 @@ struct LeaseCall {
     until: Instant,
 }
 
-impl LeaseCall {
-    fn key(&self, row: &worker_lease::Model, baseline: &LeaseBaseline) -> LeaseKey {
-        LeaseKey {
-            pool: self.wanted.pool.clone(),
-            worker: unsigned(row.worker),
-            token: self.token.clone(),
-            version: row.version,
-            n_recoveries: baseline.guard.n_recoveries(),
-            store: self.store,
-        }
-    }
-}
-
 impl Database {
-    /// Leases one of this database's ids before the deadline. `store` is the store's place in the
-    /// configuration. Other ids that an attempt may have got are taken back in the background.
+    /// Leases one of this database's ids before the deadline. Other ids that an attempt may have
+    /// got are taken back in the background.
     pub(crate) async fn lease(
         self: &Arc<Self>,
         wanted: LeaseWanted,
-        store: usize,
         until: Instant,
     ) -> Result<LeaseGrant, LeaseError> {
         let call = LeaseCall {
             wanted,
-            store,
             token: Token::draw(),
             uncertain: Mutex::default(),
             until,
@@ -79,6 +62,23 @@ impl Database {
             }
         }
         leased
+    }
+
+    /// Returns what the holder needs of a row that `call` leased.
+    fn key_of(
+        &self,
+        call: &LeaseCall,
+        row: &worker_lease::Model,
+        baseline: &LeaseBaseline,
+    ) -> LeaseKey {
+        LeaseKey {
+            pool: call.wanted.pool.clone(),
+            worker: unsigned(row.worker),
+            token: call.token.clone(),
+            version: row.version,
+            n_recoveries: baseline.guard.n_recoveries(),
+            store: self.identity.source.store.into(),
+        }
     }
 
     async fn try_to_lease(&self, call: &LeaseCall, n_conflicts: u32) -> LeaseAttempted<LeaseGrant> {
@@ -115,7 +115,7 @@ impl Database {
         sent.check(pool.read.now_ms)?;
         let (worker, version, row) = match found {
             LeaseCandidate::Ours(row) => {
-                let key = call.key(&row, &baseline);
+                let key = self.key_of(call, &row, &baseline);
                 self.check_row((&key.pool, key.worker), Some(&row), &baseline)?;
                 return Ok(LeaseGrant::of(key, &row, &baseline));
             }
@@ -126,9 +126,10 @@ impl Database {
         let id = (&call.wanted.pool, unsigned(worker));
         self.check_row(id, row.as_ref(), &baseline)?;
         if pool.read.compatible_from < WORKER_LEASES {
-            let raising = self
-                .connection
-                .run(call.until, statements::keep_older_programs_out);
+            // The recovery of an older program voids no leases.
+            let raising = self.connection.run(call.until, |database| async move {
+                meta_row::keep_older_programs_out(&database, WORKER_LEASES).await
+            });
             raising.await.map_err(certain)?;
         }
         self.take(call, worker, version, row.as_ref(), baseline)
@@ -188,7 +189,7 @@ impl Database {
             ttl_ms: millis(wanted.ttl),
             ended: false,
         };
-        let key = call.key(&written, &baseline);
+        let key = self.key_of(call, &written, &baseline);
         let (row, conditions) = (written.clone(), baseline.clone());
         let is_new = seen.is_none();
         let n_recoveries = baseline.guard.n_recoveries();

@@ -10,37 +10,24 @@ use sea_orm::{
 };
 
 use super::{baseline::LeaseRecoveryMark, lease::signed};
-use crate::{heartbeat::HeartbeatGuard, rows::creation_baseline::version_at};
+use crate::{heartbeat::HeartbeatGuard, meta_row, rows::creation_baseline::version_at};
 
 /// A pool that was not used for this long, in milliseconds, does not count.
 const OF_LATE_MS: i64 = 86_400_000;
 
 /// What each look reads of the database as a whole.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromQueryResult)]
 pub(crate) struct LeaseRead {
     /// The database's clock (Unix ms).
     pub(crate) now_ms: i64,
     /// This replica's heartbeat, which shows that the database has not gone back. `None` if its row
     /// is gone.
+    #[sea_orm(from_alias = "beat")]
     pub(crate) heartbeat: Option<i64>,
+    #[sea_orm(nested)]
     pub(crate) recovery_mark: LeaseRecoveryMark,
     /// The oldest program that can work with the database, by its schema.
     pub(crate) compatible_from: i32,
-}
-
-impl LeaseRead {
-    fn of(row: &QueryResult) -> Result<Self, DbErr> {
-        let leases_from: Option<i64> = row.try_get("", "leases_from")?;
-        Ok(Self {
-            now_ms: row.try_get("", "now_ms")?,
-            heartbeat: row.try_get("", "beat")?,
-            recovery_mark: LeaseRecoveryMark {
-                recovered_at: row.try_get("", "recovered_at")?,
-                leases_from: leases_from.unwrap_or(0),
-            },
-            compatible_from: row.try_get("", "compatible_from")?,
-        })
-    }
 }
 
 /// What is read of a pool, in one statement.
@@ -62,7 +49,7 @@ impl PoolSummary {
             Ok(read.and_then(|read| u32::try_from(read).ok()))
         };
         Ok(Self {
-            read: LeaseRead::of(row)?,
+            read: LeaseRead::from_query_result(row, "")?,
             bits: id("bits")?,
             lowest: id("lowest")?,
             highest: id("highest")?,
@@ -96,7 +83,7 @@ pub(crate) async fn read_pool(
         .expr_as(of_all(worker().max()), "highest")
         .expr_as(scalar(former(backend, pool, holder)), "former")
         .to_owned();
-    PoolSummary::of(&only_row(database, &query).await?)
+    PoolSummary::of(&meta_row::query(database, &query).await?)
 }
 
 /// Reads the row of an id, for a holder that has the id.
@@ -115,9 +102,9 @@ pub(crate) async fn read_lease(
         .columns(Column::iter().map(|column| (Entity, column)))
         .join(JoinType::LeftJoin, Entity, is_its)
         .to_owned();
-    let row = only_row(&database, &query).await?;
+    let row = meta_row::query(&database, &query).await?;
     let lease = Option::<Model>::from_query_result(&row, "")?;
-    Ok((LeaseRead::of(&row)?, lease))
+    Ok((LeaseRead::from_query_result(&row, "")?, lease))
 }
 
 /// Selects what each look reads of the database.
@@ -135,14 +122,6 @@ fn of_the_database(backend: DbBackend, guard: &HeartbeatGuard) -> SelectStatemen
         .join(JoinType::LeftJoin, replica::Entity, own_row)
         .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1))
         .to_owned()
-}
-
-async fn only_row(
-    database: &DatabaseConnection,
-    query: &SelectStatement,
-) -> Result<QueryResult, DbErr> {
-    let row = database.query_one(query).await?;
-    row.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
 }
 
 /// Says whether a holder had an id that is free.

@@ -37,11 +37,10 @@ impl Store {
         Ok(rows)
     }
 
-    /// Leases an id of one of the databases. `place` is the store's place in the configuration.
+    /// Leases an id of one of the databases.
     pub(crate) async fn lease(
         &self,
         wanted: LeaseWanted,
-        place: usize,
         until: Instant,
     ) -> Result<LeaseGrant, LeaseError> {
         let only = match wanted.choice {
@@ -49,7 +48,7 @@ impl Store {
             WorkerChoice::Any => self.only(),
         };
         if let Some(only) = only {
-            return only.lease(wanted, place, until).await;
+            return only.lease(wanted, until).await;
         }
         let order = self.order_of_leases(&wanted, until).await;
         if wanted.usable_by_ms.is_none() {
@@ -60,12 +59,12 @@ impl Store {
                 usable_by_ms,
                 ..wanted.clone()
             };
-            let leased = self.go_round(&now, &order, place, until).await;
+            let leased = self.go_round(&now, &order, until).await;
             if !matches!(leased, Err(LeaseError::NoneUsable { .. })) {
                 return leased;
             }
         }
-        self.go_round(&wanted, &order, place, until).await
+        self.go_round(&wanted, &order, until).await
     }
 
     /// Asks one member after the other, until one of them leases an id.
@@ -73,13 +72,12 @@ impl Store {
         &self,
         wanted: &LeaseWanted,
         order: &[usize],
-        place: usize,
         until: Instant,
     ) -> Result<LeaseGrant, LeaseError> {
         let mut walk = Walk::new(self, order.to_vec(), until);
         while let Some((k, member)) = walk.next()? {
             let part = self.part_of(k, until);
-            let answer = member.database.lease(wanted.clone(), place, part).await;
+            let answer = member.database.lease(wanted.clone(), part).await;
             if let Some(lease) = walk.note(member, answer)? {
                 return Ok(lease);
             }

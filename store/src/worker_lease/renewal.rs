@@ -173,15 +173,16 @@ impl Database {
         guard: HeartbeatGuard,
         until: Instant,
     ) -> LeaseAttempted<()> {
+        let until_ms = seen.reserved_until;
         let written = worker_lease::Model {
             ended: true,
-            reserved_until: unused_from_ms.unwrap_or(seen.reserved_until),
+            reserved_until: unused_from_ms.unwrap_or(until_ms),
             version: seen.version.saturating_add(1),
-            ..seen.clone()
+            ..seen
         };
-        let (unused_from_ms, n_recoveries) = (written.reserved_until, guard.n_recoveries());
+        let (row, n_recoveries) = (written.clone(), guard.n_recoveries());
         self.write_lease(until, &written, n_recoveries, |database| {
-            statements::end(database, seen, unused_from_ms, guard)
+            statements::end(database, row, until_ms, guard)
         })
         .await
     }

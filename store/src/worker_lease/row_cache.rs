@@ -5,7 +5,7 @@
 //! moment of the clock that it was made for. If one of them is different, the caller looks.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     time::{Duration, Instant},
 };
 
@@ -16,6 +16,7 @@ use super::{
     baseline::{DatabaseTime, LeaseRecoveryMark, SentAt},
     lease::millis,
 };
+use crate::bounded_map::BoundedMap;
 
 /// The most rows that are known at once.
 const MAX: usize = 16_384;
@@ -35,9 +36,9 @@ pub(crate) struct LeaseRowCache(Mutex<CachedRows>);
 
 #[derive(Debug, Default)]
 struct CachedRows {
-    rows: HashMap<(String, i32), CachedLease>,
+    rows: BoundedMap<(String, i32), CachedLease, MAX>,
     /// The id that a holder gave back last, by pool and holder.
-    former: HashMap<(String, String), i32>,
+    former: BoundedMap<(String, String), i32, MAX>,
     seen: Option<SeenClock>,
 }
 
@@ -63,10 +64,6 @@ impl LeaseRowCache {
     /// Notes a row that the database has confirmed.
     pub(crate) fn note(&self, row: Model, n_recoveries: u64) {
         let mut state = self.0.lock();
-        if state.rows.len() >= MAX || state.former.len() >= MAX {
-            state.rows.clear();
-            state.former.clear();
-        }
         let id = (row.pool.clone(), row.worker);
         let known = state.rows.get(&id);
         if known.is_some_and(|known| {
@@ -117,7 +114,7 @@ impl LeaseRowCache {
     /// known.
     pub(crate) fn pools(&self, most_bits: i32, most: usize) -> Vec<String> {
         let state = self.0.lock();
-        let rows = state.rows.values().map(|known| &known.row);
+        let rows = state.rows.iter().map(|(_, known)| &known.row);
         let held = rows.filter(|row| !row.ended && row.bits <= most_bits);
         let pools: HashSet<&str> = held.map(|row| row.pool.as_str()).collect();
         pools.into_iter().take(most).map(str::to_owned).collect()
@@ -175,7 +172,7 @@ mod tests {
 
     const UNRECOVERED: LeaseRecoveryMark = LeaseRecoveryMark {
         recovered_at: None,
-        leases_from: 0,
+        leases_from: None,
     };
 
     fn row(worker: i32, version: i64, ended: bool) -> Model {
@@ -285,8 +282,11 @@ mod tests {
     fn no_more_rows_are_known_than_allowed() {
         let most = i32::try_from(MAX).unwrap();
         let known = known((0..most).map(|worker| (row(worker, 1, true), 0)));
-        assert_eq!(known.0.lock().rows.len(), MAX);
+        let n_known = || known.0.lock().rows.iter().count();
+        assert_eq!(n_known(), MAX);
         known.note(row(most, 1, true), 0);
-        assert_eq!(known.0.lock().rows.len(), 1);
+        assert!(n_known() < MAX);
+        let former = known.former("billing", "billing-7", 0);
+        assert_eq!(former, Some(row(most, 1, true)));
     }
 }

@@ -4,7 +4,6 @@
 //! after another writer, does nothing.
 
 use entity::{meta, worker_lease};
-use migration::WORKER_LEASES;
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
@@ -136,18 +135,6 @@ pub(crate) async fn create(
     Ok(database.execute(&insert).await?.rows_affected() == 1)
 }
 
-/// Keeps programs out that know of no worker ids, because their recovery of a database voids no
-/// leases.
-pub(crate) async fn keep_older_programs_out(database: DatabaseConnection) -> Result<(), DbErr> {
-    meta::Entity::update_many()
-        .col_expr(meta::Column::CompatibleFrom, Expr::val(WORKER_LEASES))
-        .filter(meta::Column::Id.eq(1))
-        .filter(meta::Column::CompatibleFrom.lt(WORKER_LEASES))
-        .exec(&database)
-        .await?;
-    Ok(())
-}
-
 /// Reserves more time for the holder of the token. Returns false if the row is not as it was seen.
 pub(crate) async fn renew(
     database: DatabaseConnection,
@@ -172,29 +159,25 @@ pub(crate) async fn renew(
     Ok(renewed.rows_affected == 1)
 }
 
-/// Ends the lease of a row as it was seen. No id was issued with a time at or after
-/// `unused_from_ms`. Returns false if the row is not as it was seen. For example, a renewal may
-/// have come first, and then the time that is called unused may be used.
+/// Ends the lease of a row that had reserved time until `until_ms`. No id was issued with a time at
+/// or after the time that is `written`. Returns false if the row is not as it was seen. For
+/// example, a renewal may have come first, and then the time that is called unused may be used.
 pub(crate) async fn end(
     database: DatabaseConnection,
-    seen: worker_lease::Model,
-    unused_from_ms: i64,
+    written: worker_lease::Model,
+    until_ms: i64,
     guard: HeartbeatGuard,
 ) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let expires_at = Expr::col(Column::ExpiresAt);
     let now = database_clock::now(database.get_database_backend());
     let ended_at = Expr::case(expires_at.clone().lte(now.clone()), expires_at).finally(now);
-    let ended = worker_lease::Entity::update_many()
-        .col_expr(Column::Ended, Expr::val(true))
+    let columns = [Column::Ended, Column::ReservedUntil, Column::Version];
+    let ended = update_to(&written, columns)
         .col_expr(Column::ExpiresAt, ended_at.into())
-        .col_expr(Column::ReservedUntil, Expr::val(unused_from_ms))
-        .col_expr(Column::Version, Expr::val(seen.version.saturating_add(1)))
-        .filter(Column::Pool.eq(seen.pool))
-        .filter(Column::Worker.eq(seen.worker))
-        .filter(Column::Version.eq(seen.version))
-        .filter(Column::TokenHash.eq(seen.token_hash))
-        .filter(Column::ReservedUntil.eq(seen.reserved_until))
+        .filter(Column::Version.eq(version_before(&written)))
+        .filter(Column::TokenHash.eq(written.token_hash))
+        .filter(Column::ReservedUntil.eq(until_ms))
         .filter(guard.holds())
         .exec(&database)
         .await?;

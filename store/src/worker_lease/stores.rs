@@ -34,7 +34,7 @@ impl Stores {
             let (until, tasks) = (store.deadline(), store.tasks().clone());
             let (answer, receiver) = oneshot::channel();
             let leasing = async move {
-                let leased = store.lease(wanted, index, until).await;
+                let leased = store.lease(wanted, until).await;
                 store.count_refusal(&leased);
                 if let Err(Ok(lease)) = answer.send(leased) {
                     store.take_back(lease);

@@ -33,8 +33,6 @@ const AT_ONCE: usize = 500;
 #[derive(Debug, Default)]
 pub(crate) struct UnconfirmedLeases {
     leases: Mutex<BoundedMap<(String, i32), UnconfirmedLease, MAX>>,
-    /// Whether the schema was found to have leases.
-    knows_schema: AtomicBool,
     /// Whether the log has said that the database's clock is far ahead of ours.
     has_said_ahead: AtomicBool,
 }
@@ -61,18 +59,6 @@ struct UnconfirmedLease {
 }
 
 impl UnconfirmedLeases {
-    pub(crate) fn knows_schema(&self) -> bool {
-        self.knows_schema.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn note_schema(&self) {
-        self.knows_schema.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn forget_schema(&self) {
-        self.knows_schema.store(false, Ordering::Release);
-    }
-
     /// Says whether it is news that the database's clock is far ahead.
     pub(crate) fn note_ahead(&self, is_ahead: bool) -> bool {
         let was_said = self.has_said_ahead.swap(is_ahead, Ordering::AcqRel);
@@ -141,15 +127,11 @@ impl UnconfirmedLeases {
     }
 }
 
-/// Looks after the leases that were given.
-pub(crate) async fn watch(database: Arc<Database>) {
-    if !database.heartbeat.has_gone_back() {
-        look_for(&database).await;
-    }
-}
-
 /// Checks that the leases that were given are there.
-async fn look_for(database: &Arc<Database>) {
+pub(crate) async fn watch(database: Arc<Database>) {
+    if database.heartbeat.has_gone_back() {
+        return;
+    }
     let (n_recoveries, due) = (
         database.heartbeat.n_recoveries(),
         database.unconfirmed_leases.due(&database.heartbeat),
@@ -162,12 +144,7 @@ async fn look_for(database: &Arc<Database>) {
         for page in leases.chunks(AT_ONCE) {
             let (name, ids) = (pool.clone(), page.iter().map(|(worker, _)| *worker));
             let ids: Vec<i32> = ids.collect();
-            let until = Instant::now()
-                + database.settings.statement.timeout
-                + database.settings.statement.acquire;
-            let reading = database
-                .connection
-                .run(until, |connection| versions(connection, name, ids));
+            let reading = database.step(|connection| versions(connection, name, ids));
             let Ok(found) = reading.await else {
                 // The next look comes soon.
                 return;
@@ -293,9 +270,9 @@ mod tests {
         let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
         let n_recoveries = heartbeat.n_recoveries();
         heartbeat.recovered(Some(1));
-        heartbeat.note_went_back_in(n_recoveries, "a lease is gone");
+        heartbeat.note_went_back(n_recoveries, "a lease is gone");
         assert!(!heartbeat.has_gone_back());
-        heartbeat.note_went_back_in(heartbeat.n_recoveries(), "a lease is gone");
+        heartbeat.note_went_back(heartbeat.n_recoveries(), "a lease is gone");
         assert!(heartbeat.has_gone_back());
     }
 
