@@ -8,7 +8,6 @@ pub mod definitions;
 mod fields;
 mod layers;
 mod log_level;
-mod secret;
 mod sections;
 mod stores;
 mod templates;
@@ -22,6 +21,7 @@ use std::time::Duration;
 use figment::Figment;
 use figment::error::Kind;
 use odometer_core::templates::Templates;
+pub use odometer_process::secret::Secret;
 use odometer_process::{
     faults::{self, Fault},
     host,
@@ -30,13 +30,12 @@ use serde::de::IgnoredAny;
 use url::Url;
 
 pub use layers::Environment;
-pub use secret::Secret;
 pub use sections::{
     HttpConfig, IdleConfig, JournalConfig, LimitsConfig, LogConfig, LogFormat, MetricsConfig,
     PoolConfig, RefillConfig, ShutdownConfig, SnowflakeConfig, StoreSection, TelemetryConfig,
     Unknown,
 };
-pub use stores::{StoreConfig, StoresConfig};
+pub use stores::StoresConfig;
 
 use sections::{DAY, SECOND};
 use value::{ConfigValue as _, section};

@@ -227,7 +227,9 @@ fn address<'de, D: Deserializer<'de>>(source: D) -> Result<SocketAddr, D::Error>
 
 fn secret<'de, D: Deserializer<'de>>(source: D) -> Result<Secret, D::Error> {
     // The sentence of a failed conversion would show the value.
-    Secret::deserialize(source).map_err(|_| Error::custom("it must be text in quotation marks"))
+    let text = String::deserialize(source);
+    text.map(Secret::new)
+        .map_err(|_| Error::custom("it must be text in quotation marks"))
 }
 
 #[cfg(test)]
