@@ -309,7 +309,7 @@ mod tests {
             body: BODY,
             connections,
         };
-        Rc::new(Watch::new(&bounds, Metrics::new().connections.clone()))
+        Rc::new(Watch::new(&bounds, Metrics::new().listener.clone()))
     }
 
     /// Returns a connection under guard, and its other end.
