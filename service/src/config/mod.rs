@@ -410,8 +410,13 @@ fn refused(error: &figment::Error) -> ConfigError {
 /// Returns how a sentence names `key`: with the place where its value was given. A default has no
 /// place, so its key is named alone.
 fn name_of(layers: &Figment, key: &str) -> String {
+    name_in(layers, key, key)
+}
+
+/// Returns how a sentence names `key`: with the place where `section`, which has the key, was given.
+fn name_in(layers: &Figment, key: &str, section: &str) -> String {
     let path: Vec<&str> = key.split('.').collect();
-    match layers.find_metadata(key) {
+    match layers.find_metadata(section) {
         Some(metadata) => metadata.interpolate(&figment::Profile::Default, &path),
         None => key.to_owned(),
     }

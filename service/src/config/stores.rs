@@ -10,7 +10,7 @@ use figment::{Profile, Provider};
 use odometer_core::definition::DEFAULT_STORE;
 use odometer_store::{Durability, Fallback, StoreSettings};
 
-use super::{ConfigError, Secret, database_problem, layers, name_of};
+use super::{ConfigError, Secret, database_problem, layers, name_in, name_of};
 
 /// The most stores, and the most databases or Redis servers of one store.
 const MAX: usize = 64;
@@ -253,14 +253,11 @@ fn check_apart(layers: &Figment, stores: &[StoreSettings]) -> Result<(), ConfigE
 ///
 /// If the key is missing, the error names the layer that gave the store's section.
 fn refused(layers: &Figment, key: &str, problem: String) -> ConfigError {
-    if layers.find_metadata(key).is_none()
-        && let Some((section, _missing)) = key.rsplit_once('.')
-        && let Some(metadata) = layers.find_metadata(section)
-    {
-        let path: Vec<&str> = key.split('.').collect();
-        return ConfigError::new(metadata.interpolate(&Profile::Default, &path), problem);
-    }
-    ConfigError::new(name_of(layers, key), problem)
+    let given = match key.rsplit_once('.') {
+        Some((section, _missing)) if layers.find_metadata(key).is_none() => section,
+        Some(_) | None => key,
+    };
+    ConfigError::new(name_in(layers, key, given), problem)
 }
 
 #[cfg(test)]

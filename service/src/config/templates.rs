@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::fields::{self, NO_SECTION};
 use super::stores::StoresConfig;
-use super::{ConfigError, Unknown, name_of};
+use super::{ConfigError, Unknown, name_in, name_of};
 
 /// The keys of a template that are not fields of a definition.
 const OWN_KEYS: [&str; 2] = ["match", "share"];
@@ -50,7 +50,7 @@ pub(crate) fn read(
                 wrong.problem.push_str(&format!(" (its match is {glob:?})"));
             }
             let wrong = wrong.below(&format!("template[{index}]"));
-            wrong.named(|key| of_template(layers, key))
+            wrong.named(|key| name_in(layers, key, "template"))
         };
         rules.push(rule(section, &default, stores).map_err(refused)?);
     }
@@ -63,7 +63,7 @@ pub(crate) fn read(
             Some((index, field)) => format!("template[{index}].{field}"),
             None => "template".to_owned(),
         };
-        ConfigError::new(of_template(layers, &key), error.to_string())
+        ConfigError::new(name_in(layers, &key, "template"), error.to_string())
     })
 }
 
@@ -97,7 +97,7 @@ fn sections(layers: &Figment) -> Result<Vec<Map<String, Value>>, ConfigError> {
     };
     let refused = || {
         ConfigError::new(
-            of_template(layers, "template"),
+            name_of(layers, "template"),
             "give tables that begin with [[template]], in two brackets, in the configuration file; \
              each has a `match` and fields of a definition, or a `match` and a `share`",
         )
@@ -173,15 +173,6 @@ fn created(
         return Err(ConfigError::new("order", problem));
     }
     Ok(Arc::new(created))
-}
-
-/// Returns how a sentence names `key` in a table of `[[template]]`: with the place where the tables
-/// were given.
-fn of_template(layers: &Figment, key: &str) -> String {
-    match layers.find_metadata("template") {
-        Some(metadata) => metadata.interpolate(&figment::Profile::Default, &[key]),
-        None => key.to_owned(),
-    }
 }
 
 #[cfg(test)]
