@@ -62,9 +62,10 @@ use self::batch::TakenPart;
 use self::guess::{Guess, live, spent};
 use self::owner::AHEAD;
 use self::slot::{Slot, View, number};
-use self::word::{CursorWord, after, generation, offset, pack};
+use self::word::{after, generation, offset, pack};
 use crate::block::Block;
 use crate::sync::{AtomicU64, Ordering};
+use crate::word::AtomicWord;
 
 /// Sets how many slots the ring has.
 const RING: usize = 4;
@@ -81,7 +82,7 @@ const RING: usize = 4;
 /// are lock-free.
 #[derive(Debug)]
 pub struct Cursor {
-    word: CursorWord,
+    word: AtomicWord,
     slots: [Slot; RING],
     guess: Guess,
     /// The newest generation that was written to a slot. Only the owner uses this field.
@@ -130,7 +131,7 @@ impl Cursor {
     pub fn starting_at_generation(generation: u32) -> Self {
         let generation = after(u64::from(generation), 0);
         let cursor = Self {
-            word: CursorWord::new(pack(generation, 0)),
+            word: AtomicWord::new(pack(generation, 0)),
             slots: std::array::from_fn(|_| Slot::unused()),
             guess: Guess::new(spent(generation)),
             top: AtomicU64::new(generation),
