@@ -76,10 +76,9 @@ const RING: usize = 4;
 /// ([`remaining`](Self::remaining), [`issued`](Self::issued), [`abandoned`](Self::abandoned),
 /// [`rest`](Self::rest)) may be on any thread at any time.
 ///
-/// The *owner* ([`room`](Self::room), [`fill`](Self::fill), [`set_low_water`](Self::set_low_water),
-/// [`close`](Self::close)) works at the same time as they do, but there is one owner at a time. The
-/// hand-over from one owner to the next must order the two, as a lock or a channel does. All calls
-/// are lock-free.
+/// The *owner* ([`room`](Self::room), [`fill`](Self::fill), [`close`](Self::close)) works at the
+/// same time as they do, but there is one owner at a time. The hand-over from one owner to the next
+/// must order the two, as a lock or a channel does. All calls are lock-free.
 #[derive(Debug)]
 pub struct Cursor {
     word: AtomicWord,
