@@ -28,3 +28,4 @@ pub mod templates;
 #[cfg(test)]
 #[allow(clippy::panic, reason = "tests may fail loudly")]
 mod tests;
+mod word;

@@ -18,7 +18,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use odometer_process::{
     faults::{self, Fault},
-    metrics::{ConnectionMetrics, Present},
+    metrics::{PoolMetrics, Present},
 };
 use parking_lot::Mutex;
 use sea_orm::DbErr;
@@ -86,7 +86,7 @@ pub struct Connection {
     /// Rung when the knowledge of the store must be read again at once.
     pub refresh: Notify,
     timeout: Duration,
-    counted: ConnectionMetrics,
+    counted: PoolMetrics,
     is_closed: AtomicBool,
     /// Limits the complaints about a full disk.
     complained: Mutex<Complaint>,
@@ -103,7 +103,7 @@ impl Connection {
     pub async fn new(
         options: RouteOptions,
         statement_timeout: Duration,
-        counted: ConnectionMetrics,
+        counted: PoolMetrics,
         label: DatabaseLabel,
     ) -> Result<Self, DbErr> {
         let runtime = OwnRuntime::start("odometer-store")?;

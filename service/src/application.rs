@@ -17,16 +17,14 @@ use odometer_process::{
     metrics::{Exposition, Metrics},
 };
 use odometer_sequence::{Directory, SequenceSettings};
-use odometer_store::{
-    OpenFor, StatementBounds, StoreLimits, StoreSettings, Stores, StoresSettings,
-};
+use odometer_store::{OpenFor, StatementBounds, StoreLimits, Stores, StoresSettings};
 use tokio::net::TcpSocket;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::command_failure::CommandFailure;
-use crate::config::{Config, Secret, StoreConfig, bound};
+use crate::config::{Config, bound};
 use crate::http::edge::raise_descriptor_limit;
 use crate::http::{self, UnreportedLines};
 
@@ -236,17 +234,8 @@ async fn run_metrics_upkeep(exposition: Exposition) {
 
 /// Returns the settings of the stores from a configuration.
 pub fn stores_settings(config: &Config) -> StoresSettings {
-    let store = |store: &StoreConfig| StoreSettings {
-        name: store.name.clone(),
-        key: store.key.clone(),
-        origin: store.origin.clone(),
-        databases: exposed(&store.databases),
-        redis: exposed(&store.redis),
-        fallback: store.fallback,
-        durability: store.durability,
-    };
     StoresSettings {
-        stores: config.stores.0.iter().map(store).collect(),
+        stores: config.stores.0.clone(),
         bounds: StoreLimits {
             statement: StatementBounds {
                 pool_max: config.pool.max,
@@ -268,10 +257,6 @@ pub fn stores_settings(config: &Config) -> StoresSettings {
         },
         installations: Arc::default(),
     }
-}
-
-fn exposed(urls: &[Secret]) -> Vec<String> {
-    urls.iter().map(|url| url.expose().to_owned()).collect()
 }
 
 /// Returns the settings of the sequences from a configuration.

@@ -138,7 +138,7 @@ impl Database {
         let connecting = Connection::new(
             pool_for(process.open_for, &target, &settings.statement),
             settings.statement.timeout + longer,
-            counted.connections.clone(),
+            counted.pool.clone(),
             identity.label.clone(),
         );
         let connection = connecting

@@ -8,6 +8,7 @@ use odometer_database::{label::DatabaseLabel, settings::StatementBounds};
 use odometer_process::{
     faults::{self, Fault},
     metrics::Metrics,
+    secret::Secret,
 };
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -27,18 +28,17 @@ pub struct StoresSettings {
 }
 
 /// The settings of one store.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct StoreSettings {
     pub name: String,
     /// The key of the configuration that gives the databases.
     pub key: String,
     /// Where the key was given: on the command line, in a variable, or in a file.
     pub origin: String,
-    /// The URLs of the databases, at least one. Several databases share each sequence. Secret: URLs
-    /// may hold passwords.
-    pub databases: Vec<String>,
-    /// The URLs of the servers that count for strict order. Empty if the database counts. Secret.
-    pub redis: Vec<String>,
+    /// The URLs of the databases, at least one. Several databases share each sequence.
+    pub databases: Vec<Secret>,
+    /// The URLs of the servers that count for strict order. Empty if the database counts.
+    pub redis: Vec<Secret>,
     pub fallback: Fallback,
     /// The store's own value of [`StoreLimits::durability`].
     pub durability: Option<Durability>,
@@ -133,9 +133,16 @@ pub(crate) struct DatabaseSettings {
 /// The settings of the Redis servers that count for a database.
 #[derive(Clone, Default)]
 pub(crate) struct RedisSettings {
-    /// The URLs of the servers. Empty if the database counts. Secret: they may hold passwords.
-    pub(crate) urls: Vec<String>,
+    /// The URLs of the servers. Empty if the database counts.
+    pub(crate) urls: Vec<Secret>,
     pub(crate) fallback: Fallback,
+}
+
+impl StoreSettings {
+    /// Returns whether the databases share each sequence, so that there is no strict order.
+    pub fn is_striped(&self) -> bool {
+        self.databases.len() > 1
+    }
 }
 
 impl StoresSettings {
@@ -182,8 +189,8 @@ impl StoresSettings {
         };
         let urls = settings.databases.iter().enumerate();
         urls.map(|(number, url)| DatabaseSettings {
-            identity: identity(number, url),
-            url: url.clone(),
+            identity: identity(number, url.expose()),
+            url: url.expose().to_owned(),
             bounds: StoreLimits {
                 durability: settings.durability.unwrap_or(self.bounds.durability),
                 ..self.bounds.clone()

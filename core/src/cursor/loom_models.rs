@@ -141,7 +141,6 @@ fn one_of_two_takers_gets_the_low_water_signal() {
             let cursor = Arc::clone(&cursor);
             thread::spawn(move || signals(&cursor, 2))
         };
-        cursor.set_low_water(2);
         let mine = signals(&cursor, 2);
         assert_eq!(mine + other.join().unwrap(), 1);
     });

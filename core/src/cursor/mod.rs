@@ -62,9 +62,10 @@ use self::batch::TakenPart;
 use self::guess::{Guess, live, spent};
 use self::owner::AHEAD;
 use self::slot::{Slot, View, number};
-use self::word::{CursorWord, after, generation, offset, pack};
+use self::word::{after, generation, offset, pack};
 use crate::block::Block;
 use crate::sync::{AtomicU64, Ordering};
+use crate::word::AtomicWord;
 
 /// Sets how many slots the ring has.
 const RING: usize = 4;
@@ -75,13 +76,12 @@ const RING: usize = 4;
 /// ([`remaining`](Self::remaining), [`issued`](Self::issued), [`take_abandoned`](Self::take_abandoned),
 /// [`rest`](Self::rest)) may be on any thread at any time.
 ///
-/// The *owner* ([`room`](Self::room), [`fill`](Self::fill), [`set_low_water`](Self::set_low_water),
-/// [`close`](Self::close)) works at the same time as they do, but there is one owner at a time. The
-/// hand-over from one owner to the next must order the two, as a lock or a channel does. All calls
-/// are lock-free.
+/// The *owner* ([`room`](Self::room), [`fill`](Self::fill), [`close`](Self::close)) works at the
+/// same time as they do, but there is one owner at a time. The hand-over from one owner to the next
+/// must order the two, as a lock or a channel does. All calls are lock-free.
 #[derive(Debug)]
 pub struct Cursor {
-    word: CursorWord,
+    word: AtomicWord,
     slots: [Slot; RING],
     guess: Guess,
     /// The newest generation that was written to a slot. Only the owner uses this field.
@@ -134,7 +134,7 @@ impl Cursor {
     pub fn starting_at_generation(generation: u32) -> Self {
         let generation = after(u64::from(generation), 0);
         let cursor = Self {
-            word: CursorWord::new(pack(generation, 0)),
+            word: AtomicWord::new(pack(generation, 0)),
             slots: std::array::from_fn(|_| Slot::unused()),
             guess: Guess::new(spent(generation)),
             top: AtomicU64::new(generation),

@@ -1,4 +1,4 @@
-//! Lets the owner fill a cursor, close it, and set its low-water mark.
+//! Lets the owner fill a cursor and close it.
 
 use thiserror::Error;
 
@@ -61,19 +61,6 @@ impl Cursor {
         self.top.store(new, Ordering::Relaxed);
         self.leave_used_up();
         Ok(())
-    }
-
-    /// Moves the low-water signal of the current block, unless the signal was given already.
-    ///
-    /// The mark means the same as in [`fill`](Self::fill). If the new mark is passed already, the
-    /// next take gives the signal. Only the owner calls it.
-    pub fn set_low_water(&self, low_water_left: u64) {
-        let current = generation(self.word.load());
-        let count = self.owned(current).count;
-        if count > 0 {
-            let signal_at = signal_at(count, low_water_left);
-            self.slot(current).move_signal(current, count, signal_at);
-        }
     }
 
     /// Takes back all numbers that are left, at one instant. Only the owner calls it.

@@ -112,36 +112,14 @@ impl Slot {
     ///
     /// It returns true to one caller at most.
     pub(crate) fn signal(&self, of: u64, count: u64, taken: u64) -> bool {
-        self.move_edge(of, count, |due| (due <= taken).then_some(count))
-    }
-
-    /// Moves the low-water signal of generation `of`, unless the signal was given. Only the owner
-    /// calls it.
-    pub(crate) fn move_signal(&self, of: u64, count: u64, signal_at: u64) {
-        debug_assert!(signal_at < count);
-        self.move_edge(of, count, |_| Some(signal_at));
-    }
-
-    /// Moves the edge from the offset at which the signal is due to the one that `to` returns.
-    ///
-    /// It returns whether it moved the edge.
-    fn move_edge(&self, of: u64, count: u64, to: impl Fn(u64) -> Option<u64>) -> bool {
-        let mut edge = self.edge.load(Ordering::Relaxed);
-        loop {
-            let pending = generation(edge) == of && offset(edge) < count;
-            let Some(to) = pending.then(|| to(offset(edge))).flatten() else {
-                return false;
-            };
-            match self.edge.compare_exchange(
-                edge,
-                pack(of, to),
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return true,
-                Err(seen) => edge = seen,
-            }
-        }
+        let edge = self.edge.load(Ordering::Relaxed);
+        let is_due = generation(edge) == of && offset(edge) < count && offset(edge) <= taken;
+        // Another thread changes the edge only by giving the signal, or for another generation.
+        is_due
+            && self
+                .edge
+                .compare_exchange(edge, pack(of, count), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 }
 

@@ -30,14 +30,14 @@ declare! {
         clock_skew_seconds: Gauge = "odometer_clock_skew_seconds",
     } with {
         /// The connections to the database, in use and waited for.
-        connections: ConnectionMetrics,
+        pool: PoolMetrics,
     }
 }
 
 declare! {
     /// The metrics of the pool of one database.
     #[derive(Clone)]
-    pub struct ConnectionMetrics {
+    pub struct PoolMetrics {
         /// Connections that the pool of a database may have.
         max: Gauge = "odometer_database_connections_max",
         /// Connections to a database that a statement or transaction holds.
@@ -47,7 +47,7 @@ declare! {
     }
 }
 
-impl ConnectionMetrics {
+impl PoolMetrics {
     /// Sets the most connections that the pool may have.
     pub fn set_max(&self, n_connections: usize) {
         let n_connections = u32::try_from(n_connections);

@@ -6,10 +6,10 @@
 //! keeps the handle.
 
 mod cause;
-mod connections;
 mod database;
 mod declare;
 mod exposition;
+mod listener;
 mod process;
 mod redis;
 mod route;
@@ -31,9 +31,9 @@ use process::ProcessMetrics;
 use route::{RouteMetrics, STATUS_LABELS, STATUSES};
 
 pub use cause::AbandonedCause;
-pub use connections::ConnectionsMetrics;
-pub use database::{ConnectionMetrics, DatabaseMetrics, Present};
+pub use database::{DatabaseMetrics, PoolMetrics, Present};
 pub use exposition::Exposition;
+pub use listener::ListenerMetrics;
 pub use redis::RedisMetrics;
 pub use route::Route;
 pub use sequence::SequenceMetrics;

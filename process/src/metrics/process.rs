@@ -2,7 +2,7 @@
 
 use ::metrics::{Counter, Gauge, Histogram};
 
-use super::{connections::ConnectionsMetrics, declare::declare, redis::RedisMetrics};
+use super::{declare::declare, listener::ListenerMetrics, redis::RedisMetrics};
 
 declare! {
     /// The metrics that a process has once.
@@ -108,7 +108,7 @@ declare! {
         http_refused: Counter = "odometer_http_refused_requests_total",
     } with {
         /// The connections of callers to the listener.
-        connections: ConnectionsMetrics,
+        listener: ListenerMetrics,
         /// The metrics of Redis.
         redis: RedisMetrics,
     }

@@ -24,48 +24,32 @@ pub struct WantedDefinition {
 /// # Errors
 /// The first thing that cannot be used, with its key and its line.
 pub fn read(path: &Path) -> Result<Vec<WantedDefinition>, ConfigError> {
+    let file = path.display().to_string();
     let content = fs::read_to_string(path).map_err(|error| {
         let problem = format!(
             "the file of definitions cannot be read ({error}); correct its path or its permissions"
         );
-        ConfigError::new(path.display().to_string(), problem)
+        ConfigError::new(&file, problem)
     })?;
-    parse(&content).map_err(|wrong| {
-        let place = match wrong.line {
-            Some(line) => format!("{}:{line}", path.display()),
-            None => path.display().to_string(),
-        };
-        let key = match wrong.key {
-            Some(key) => format!("{key} in {place}"),
-            None => place,
-        };
-        ConfigError::new(key, wrong.problem)
-    })
+    parse(&file, &content)
 }
 
-/// A problem in a file of definitions.
-#[derive(Debug)]
-struct Wrong {
-    key: Option<String>,
-    /// The number of the line, counted from 1.
-    line: Option<usize>,
-    problem: String,
-}
-
-fn parse(content: &str) -> Result<Vec<WantedDefinition>, Wrong> {
-    let unread = |span: Option<Range<usize>>, problem: String| Wrong {
-        key: None,
-        line: span.map(|span| line_at(content, span.start)),
-        problem,
+fn parse(file: &str, content: &str) -> Result<Vec<WantedDefinition>, ConfigError> {
+    let place = |line: Option<usize>| match line {
+        Some(line) => format!("{file}:{line}"),
+        None => file.to_owned(),
+    };
+    let unread = |span: Option<Range<usize>>, problem: String| {
+        let line = span.map(|span| line_at(content, span.start));
+        ConfigError::new(place(line), problem)
     };
     let document = ImDocument::parse(content).map_err(|error| {
         let problem = format!("not a TOML file: {}", error.message());
         unread(error.span(), problem)
     })?;
-    let at = |path: &[&str], problem: String| Wrong {
-        key: Some(shown(path)),
-        line: line_of(&document, path),
-        problem,
+    let at = |path: &[&str], problem: String| {
+        let place = place(line_of(&document, path));
+        ConfigError::new(format!("{} in {place}", shown(path)), problem)
     };
     for (key, _) in document.iter() {
         if key != "sequences" {
@@ -92,7 +76,7 @@ fn parse(content: &str) -> Result<Vec<WantedDefinition>, Wrong> {
             return Err(at(&of_name, problem));
         };
         let change = fields::change(section, &[]).map_err(|wrong| {
-            let inner = wrong.field.split('.');
+            let inner = wrong.key.split('.');
             let path: Vec<&str> = of_name.into_iter().chain(inner).collect();
             at(&path, wrong.problem)
         })?;
@@ -151,7 +135,7 @@ mod tests {
     fn definitions_come_in_the_order_of_the_file() {
         let content = "[sequences.zebra]\nstart = 5\n[sequences.zebra.block]\nmin = 2\n\
                        [sequences.\"a.b:c\"]\n[sequences]\nm = { max = \"10\" }\n";
-        let wanted = parse(content).unwrap();
+        let wanted = parse("f", content).unwrap();
         let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();
         assert_eq!(names, ["zebra", "a.b:c", "m"]);
         let change = |at: usize| wanted.get(at).map(|wanted| wanted.change.clone()).unwrap();
@@ -227,9 +211,10 @@ mod tests {
                 "in quotation marks",
             ),
         ] {
-            let wrong = parse(content).unwrap_err();
-            assert_eq!(wrong.key.as_deref(), key, "{content}: {wrong:?}");
-            assert_eq!(wrong.line, line, "{content}: {wrong:?}");
+            let wrong = parse("f", content).unwrap_err();
+            let place = line.map_or("f".to_owned(), |line| format!("f:{line}"));
+            let named = key.map_or(place.clone(), |key| format!("{key} in {place}"));
+            assert_eq!(wrong.key, named, "{content}: {wrong:?}");
             assert!(wrong.problem.contains(said), "{content}: {wrong:?}");
         }
     }

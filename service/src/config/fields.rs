@@ -10,24 +10,10 @@ use odometer_core::{
 };
 use serde_json::{Map, Value};
 
-/// A field that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WrongField {
-    /// The name of the field. A field in another one has a path, such as `block.min`.
-    pub(crate) field: String,
-    /// A sentence that says what to give instead.
-    pub(crate) problem: String,
-}
+use super::ConfigError;
 
-impl WrongField {
-    /// Returns the key of the field in a section, or the section if no field is named.
-    pub(crate) fn key_below(&self, section: &str) -> String {
-        match self.field.as_str() {
-            "" => section.to_owned(),
-            field => format!("{section}.{field}"),
-        }
-    }
-}
+/// Says what to give in place of a section that is none.
+pub(crate) const NO_SECTION: &str = "give a section with fields of a definition";
 
 /// The known fields of a definition. Fields of a block begin with `block.`, fields of a layout with
 /// `layout.`.
@@ -51,10 +37,13 @@ static KNOWN: LazyLock<Vec<String>> = LazyLock::new(|| {
 /// Reads the fields that `section` gives.
 ///
 /// `others` are further keys that the section may have. An error about an unknown field lists them.
+///
+/// # Errors
+/// The path of the first field that is wrong, such as `block.min`.
 pub(crate) fn change(
     section: &Map<String, Value>,
     others: &[&str],
-) -> Result<DefinitionChange, WrongField> {
+) -> Result<DefinitionChange, ConfigError> {
     let mut fields = section.clone();
     fields.retain(|field, _| !others.contains(&field.as_str()));
     for (field, value) in &fields {
@@ -71,18 +60,12 @@ pub(crate) fn change(
         }
     }
     DefinitionChange::from_value(&Value::Object(fields)).map_err(|error| match error {
-        ChangeError::NotJson { .. } => WrongField {
-            field: String::new(),
-            problem: "give a section with fields of a definition".to_owned(),
-        },
-        ChangeError::Wrong { field, detail } => WrongField {
-            field,
-            problem: detail,
-        },
+        ChangeError::NotJson { .. } => ConfigError::new("", NO_SECTION),
+        ChangeError::Wrong { field, detail } => ConfigError::new(field, detail),
     })
 }
 
-fn unknown(field: &str, value: &Value, others: &[&str]) -> WrongField {
+fn unknown(field: &str, value: &Value, others: &[&str]) -> ConfigError {
     let (section, name) = match field.rsplit_once('.') {
         Some((section, name)) => (format!("{section}."), name),
         None => (String::new(), field),
@@ -103,10 +86,7 @@ fn unknown(field: &str, value: &Value, others: &[&str]) -> WrongField {
             known.join(", ")
         ),
     };
-    WrongField {
-        field: field.to_owned(),
-        problem,
-    }
+    ConfigError::new(field, problem)
 }
 
 /// Returns the known word that the writer may have meant.
@@ -129,7 +109,7 @@ fn nearest<'a>(wanted: &str, known: &[&'a str]) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<DefinitionChange, WrongField> {
+    fn read(text: &str) -> Result<DefinitionChange, ConfigError> {
         let Ok(Value::Object(section)) = serde_json::from_str(text) else {
             unreachable!("the test gives an object: {text}")
         };
@@ -176,7 +156,7 @@ mod tests {
             (r#"{"block.min":5}"#, "block.min", "is not a field"),
         ] {
             let wrong = read(text).unwrap_err();
-            assert_eq!(wrong.field, field, "{text}: {wrong:?}");
+            assert_eq!(wrong.key, field, "{text}: {wrong:?}");
             assert!(wrong.problem.contains(said), "{text}: {wrong:?}");
         }
     }

@@ -8,7 +8,6 @@ pub mod definitions;
 mod fields;
 mod layers;
 mod log_level;
-mod secret;
 mod sections;
 mod stores;
 mod templates;
@@ -22,23 +21,24 @@ use std::time::Duration;
 use figment::Figment;
 use figment::error::Kind;
 use odometer_core::templates::Templates;
+pub use odometer_process::secret::Secret;
 use odometer_process::{
     faults::{self, Fault},
     host,
 };
+use serde::de::IgnoredAny;
 use url::Url;
 
 pub use layers::Environment;
-pub use secret::Secret;
 pub use sections::{
     HttpConfig, IdleConfig, JournalConfig, LimitsConfig, LogConfig, LogFormat, MetricsConfig,
     PoolConfig, RefillConfig, ShutdownConfig, SnowflakeConfig, StoreSection, TelemetryConfig,
     Unknown,
 };
-pub use stores::{StoreConfig, StoresConfig};
+pub use stores::StoresConfig;
 
 use sections::{DAY, SECOND};
-use value::{ConfigValue as _, KeyProblem, ReadSeparately, section};
+use value::{ConfigValue as _, section};
 
 /// What the command line says; the strongest layer.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -92,6 +92,23 @@ impl ConfigError {
             problem: problem.into(),
         }
     }
+
+    /// Says in which section the key is. An error without a key is about the whole section.
+    fn below(self, section: &str) -> Self {
+        let key = match self.key.as_str() {
+            "" => section.to_owned(),
+            key => format!("{section}.{key}"),
+        };
+        Self { key, ..self }
+    }
+
+    /// Gives the key the name that a sentence has for it.
+    fn named(self, name: impl FnOnce(&str) -> String) -> Self {
+        Self {
+            key: name(&self.key),
+            ..self
+        }
+    }
 }
 
 impl fmt::Display for ConfigError {
@@ -125,10 +142,11 @@ section! {
         /// The token that callers must show to change sequences. Without one, a listener on
         /// loopback asks for none, and another listener refuses every change.
         admin_token: Option<Secret> = None;
+        // These are read field by field elsewhere, so that a wrong field can be named.
         #[serde(rename = "stores")]
-        given_stores: ReadSeparately = ReadSeparately;
-        default: ReadSeparately = ReadSeparately;
-        template: ReadSeparately = ReadSeparately;
+        given_stores: IgnoredAny = IgnoredAny;
+        default: IgnoredAny = IgnoredAny;
+        template: IgnoredAny = IgnoredAny;
         limits: LimitsConfig = LimitsConfig::default();
         http: HttpConfig = HttpConfig::default();
         refill: RefillConfig = RefillConfig::default();
@@ -171,8 +189,8 @@ impl Config {
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
         let layers = layers::read(flags, environment)?;
         let mut config: Self = layers.extract().map_err(|error| refused(&error))?;
-        if let Some((key, problem)) = config.first_problem() {
-            return Err(ConfigError::new(name_of(&layers, key), problem));
+        if let Some(error) = config.first_problem() {
+            return Err(error.named(|key| name_of(&layers, key)));
         }
         config.stores = stores::read(&layers, &config.database_url)?;
         for store in &mut config.stores.0 {
@@ -207,21 +225,22 @@ impl Config {
         })
     }
 
-    /// Returns the first value that is well-formed but of no use, with its key.
-    fn first_problem(&self) -> Option<KeyProblem> {
+    /// Says which value is the first that is well-formed but of no use.
+    fn first_problem(&self) -> Option<ConfigError> {
+        let token = self.admin_token.as_ref().map(Secret::expose);
+        let endpoint = self.telemetry.otlp_endpoint.as_deref();
+        let of_key = |key: &'static str| move |problem: String| ConfigError::new(key, problem);
         database_problem(self.database_url.expose())
-            .map(|problem| ("database_url", problem))
-            .or_else(|| {
-                let problem = token_problem(self.admin_token.as_ref()?.expose())?;
-                Some(("admin_token", problem))
-            })
+            .map(of_key("database_url"))
+            .or_else(|| token.and_then(token_problem).map(of_key("admin_token")))
             .or_else(|| self.problem())
             .or_else(|| self.relation_problem())
-            .or_else(|| Some(("http.hosts", self.hosts_problem()?)))
-            .or_else(|| log_level::problem(&self.log.level).map(|problem| ("log.level", problem)))
+            .or_else(|| self.hosts_problem().map(of_key("http.hosts")))
+            .or_else(|| log_level::problem(&self.log.level).map(of_key("log.level")))
             .or_else(|| {
-                let problem = collector_problem(self.telemetry.otlp_endpoint.as_deref()?)?;
-                Some(("telemetry.otlp_endpoint", problem))
+                endpoint
+                    .and_then(collector_problem)
+                    .map(of_key("telemetry.otlp_endpoint"))
             })
     }
 
@@ -243,25 +262,26 @@ impl Config {
         ))
     }
 
-    fn relation_problem(&self) -> Option<KeyProblem> {
+    fn relation_problem(&self) -> Option<ConfigError> {
         let (refill, shutdown, idle) = (&self.refill, &self.shutdown, &self.idle);
-        if refill.backoff_min > refill.backoff_max {
+        let (key, problem) = if refill.backoff_min > refill.backoff_max {
             let problem = "it is above refill.backoff_max; give at most that";
-            Some(("refill.backoff_min", problem.to_owned()))
+            ("refill.backoff_min", problem)
         } else if shutdown.ready_wait >= shutdown.deadline {
             let problem = "it leaves no time before shutdown.deadline; give less than that";
-            Some(("shutdown.ready_wait", problem.to_owned()))
+            ("shutdown.ready_wait", problem)
         } else if idle.park > idle.unload {
             let problem = "it is above idle.unload; give at most that";
-            Some(("idle.park", problem.to_owned()))
+            ("idle.park", problem)
         } else if self.snowflake.wait > SnowflakeConfig::default().wait
             && self.snowflake.wait >= refill.deadline
         {
             let problem = "callers have gone by then, after refill.deadline; give less than that";
-            Some(("snowflake.wait", problem.to_owned()))
+            ("snowflake.wait", problem)
         } else {
-            None
-        }
+            return None;
+        };
+        Some(ConfigError::new(key, problem))
     }
 }
 
@@ -390,8 +410,13 @@ fn refused(error: &figment::Error) -> ConfigError {
 /// Returns how a sentence names `key`: with the place where its value was given. A default has no
 /// place, so its key is named alone.
 fn name_of(layers: &Figment, key: &str) -> String {
+    name_in(layers, key, key)
+}
+
+/// Returns how a sentence names `key`: with the place where `section`, which has the key, was given.
+fn name_in(layers: &Figment, key: &str, section: &str) -> String {
     let path: Vec<&str> = key.split('.').collect();
-    match layers.find_metadata(key) {
+    match layers.find_metadata(section) {
         Some(metadata) => metadata.interpolate(&figment::Profile::Default, &path),
         None => key.to_owned(),
     }

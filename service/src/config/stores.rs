@@ -8,9 +8,9 @@ use figment::providers::{Format, Toml};
 use figment::value::{Dict, Value};
 use figment::{Profile, Provider};
 use odometer_core::definition::DEFAULT_STORE;
-use odometer_store::{Durability, Fallback};
+use odometer_store::{Durability, Fallback, StoreSettings};
 
-use super::{ConfigError, Secret, database_problem, layers, name_of};
+use super::{ConfigError, Secret, database_problem, layers, name_in, name_of};
 
 /// The most stores, and the most databases or Redis servers of one store.
 const MAX: usize = 64;
@@ -20,29 +20,12 @@ const KEYS: [&str; 5] = ["databases", "database", "redis", "fallback", "durabili
 
 /// The stores. The first one is [`DEFAULT_STORE`].
 #[derive(Clone, Debug)]
-pub struct StoresConfig(pub Vec<StoreConfig>);
-
-/// The configuration of one store.
-#[derive(Clone, Debug)]
-pub struct StoreConfig {
-    pub name: String,
-    /// The key that gave the databases.
-    pub key: String,
-    /// The place where that key was given: the command line, a variable, a file.
-    pub origin: String,
-    /// One database or more. Several databases share each sequence.
-    pub databases: Vec<Secret>,
-    /// Redis servers that count if the order is strict. Without them, the database counts.
-    pub redis: Vec<Secret>,
-    pub fallback: Fallback,
-    /// The durability of this store, if it is not `store.durability`.
-    pub durability: Option<Durability>,
-}
+pub struct StoresConfig(pub Vec<StoreSettings>);
 
 impl StoresConfig {
     /// Returns the default store with this one database.
     pub fn of_database_url(database_url: &Secret) -> Self {
-        Self(vec![StoreConfig {
+        Self(vec![StoreSettings {
             name: DEFAULT_STORE.to_owned(),
             key: "database_url".to_owned(),
             origin: String::new(),
@@ -54,7 +37,7 @@ impl StoresConfig {
     }
 
     /// Returns the store with this name, if that store is configured.
-    pub fn get(&self, name: &str) -> Option<&StoreConfig> {
+    pub fn get(&self, name: &str) -> Option<&StoreSettings> {
         self.0.iter().find(|store| store.name == name)
     }
 
@@ -62,13 +45,6 @@ impl StoresConfig {
     pub fn names(&self) -> String {
         let names = self.0.iter().map(|store| format!("\"{}\"", store.name));
         names.collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl StoreConfig {
-    /// Returns whether the databases share each sequence, so that there is no strict order.
-    pub fn is_striped(&self) -> bool {
-        self.databases.len() > 1
     }
 }
 
@@ -122,7 +98,7 @@ fn sections(layers: &Figment) -> Result<BTreeMap<String, Dict>, ConfigError> {
     stores.into_iter().map(section).collect()
 }
 
-fn store(layers: &Figment, name: &str, section: &Dict) -> Result<StoreConfig, ConfigError> {
+fn store(layers: &Figment, name: &str, section: &Dict) -> Result<StoreSettings, ConfigError> {
     let at = |key: &str| format!("stores.{name}.{key}");
     let wrong = |key: &str, problem: String| refused(layers, &at(key), problem);
     if !odometer_core::definition::is_store_name(name) {
@@ -170,7 +146,7 @@ fn store(layers: &Figment, name: &str, section: &Dict) -> Result<StoreConfig, Co
     }
     let fallback = fallback(section, &redis).map_err(|problem| wrong("fallback", problem))?;
     let durability = durability(section).map_err(|problem| wrong("durability", problem))?;
-    Ok(StoreConfig {
+    Ok(StoreSettings {
         name: name.to_owned(),
         key: at(key),
         origin: String::new(),
@@ -257,7 +233,7 @@ fn durability(section: &Dict) -> Result<Option<Durability>, String> {
 }
 
 /// Checks that no database belongs to two stores, or to one store twice.
-fn check_apart(layers: &Figment, stores: &[StoreConfig]) -> Result<(), ConfigError> {
+fn check_apart(layers: &Figment, stores: &[StoreSettings]) -> Result<(), ConfigError> {
     let mut met: HashMap<&str, (&str, usize)> = HashMap::new();
     for store in stores {
         for (index, url) in store.databases.iter().enumerate() {
@@ -277,14 +253,11 @@ fn check_apart(layers: &Figment, stores: &[StoreConfig]) -> Result<(), ConfigErr
 ///
 /// If the key is missing, the error names the layer that gave the store's section.
 fn refused(layers: &Figment, key: &str, problem: String) -> ConfigError {
-    if layers.find_metadata(key).is_none()
-        && let Some((section, _missing)) = key.rsplit_once('.')
-        && let Some(metadata) = layers.find_metadata(section)
-    {
-        let path: Vec<&str> = key.split('.').collect();
-        return ConfigError::new(metadata.interpolate(&Profile::Default, &path), problem);
-    }
-    ConfigError::new(name_of(layers, key), problem)
+    let given = match key.rsplit_once('.') {
+        Some((section, _missing)) if layers.find_metadata(key).is_none() => section,
+        Some(_) | None => key,
+    };
+    ConfigError::new(name_in(layers, key, given), problem)
 }
 
 #[cfg(test)]

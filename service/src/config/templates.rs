@@ -12,9 +12,9 @@ use odometer_core::{
 use odometer_process::faults::{self, Fault};
 use serde_json::{Map, Value};
 
-use super::fields::{self, WrongField};
+use super::fields::{self, NO_SECTION};
 use super::stores::StoresConfig;
-use super::{ConfigError, Unknown, name_of};
+use super::{ConfigError, Unknown, name_in, name_of};
 
 /// The keys of a template that are not fields of a definition.
 const OWN_KEYS: [&str; 2] = ["match", "share"];
@@ -43,15 +43,14 @@ pub(crate) fn read(
     let default = default(layers, stores)?;
     let mut rules = Vec::new();
     for (index, section) in sections(layers)?.iter().enumerate() {
-        let refused = |wrong: WrongField| {
-            let key = wrong.key_below(&format!("template[{index}]"));
-            let problem = match section.get("match").and_then(Value::as_str) {
-                Some(glob) if wrong.field != "match" => {
-                    format!("{} (its match is {glob:?})", wrong.problem)
-                }
-                Some(_) | None => wrong.problem,
-            };
-            ConfigError::new(of_template(layers, &key), problem)
+        let refused = |mut wrong: ConfigError| {
+            if wrong.key != "match"
+                && let Some(glob) = section.get("match").and_then(Value::as_str)
+            {
+                wrong.problem.push_str(&format!(" (its match is {glob:?})"));
+            }
+            let wrong = wrong.below(&format!("template[{index}]"));
+            wrong.named(|key| name_in(layers, key, "template"))
         };
         rules.push(rule(section, &default, stores).map_err(refused)?);
     }
@@ -64,7 +63,7 @@ pub(crate) fn read(
             Some((index, field)) => format!("template[{index}].{field}"),
             None => "template".to_owned(),
         };
-        ConfigError::new(of_template(layers, &key), error.to_string())
+        ConfigError::new(name_in(layers, &key, "template"), error.to_string())
     })
 }
 
@@ -73,12 +72,10 @@ fn default(layers: &Figment, stores: &StoresConfig) -> Result<Arc<Definition>, C
     let Ok(given) = layers.find_value("default") else {
         return Ok(Arc::default());
     };
-    let refused = |wrong: WrongField| {
-        ConfigError::new(name_of(layers, &wrong.key_below("default")), wrong.problem)
-    };
+    let refused = |wrong: ConfigError| wrong.below("default").named(|key| name_of(layers, key));
     let mut given: Value = given
         .deserialize()
-        .map_err(|error| refused(wrong("", error.to_string())))?;
+        .map_err(|error| refused(ConfigError::new("", error.to_string())))?;
     for count in COUNTS {
         if let Some(value) = given.pointer_mut(count)
             && let Some(number) = value.as_str().and_then(|text| text.parse().ok())
@@ -87,8 +84,7 @@ fn default(layers: &Figment, stores: &StoresConfig) -> Result<Arc<Definition>, C
         }
     }
     let Value::Object(section) = &given else {
-        let problem = "give a section with fields of a definition".to_owned();
-        return Err(refused(wrong("", problem)));
+        return Err(refused(ConfigError::new("", NO_SECTION)));
     };
     let change = fields::change(section, &[]).map_err(refused)?;
     created(&change, &Definition::default(), stores).map_err(refused)
@@ -101,7 +97,7 @@ fn sections(layers: &Figment) -> Result<Vec<Map<String, Value>>, ConfigError> {
     };
     let refused = || {
         ConfigError::new(
-            of_template(layers, "template"),
+            name_of(layers, "template"),
             "give tables that begin with [[template]], in two brackets, in the configuration file; \
              each has a `match` and fields of a definition, or a `match` and a `share`",
         )
@@ -114,17 +110,17 @@ fn rule(
     section: &Map<String, Value>,
     default: &Definition,
     stores: &StoresConfig,
-) -> Result<TemplateRule, WrongField> {
+) -> Result<TemplateRule, ConfigError> {
     // Unknown keys are checked first: a writer of `mach` does not lack a `match`.
     let change = fields::change(section, &OWN_KEYS)?;
     let glob = match section.get("match") {
         Some(Value::String(glob)) => {
-            Glob::parse(glob).map_err(|error| wrong("match", error.to_string()))?
+            Glob::parse(glob).map_err(|error| ConfigError::new("match", error.to_string()))?
         }
-        Some(_) => return Err(wrong("match", "give a glob in quotation marks".to_owned())),
+        Some(_) => return Err(ConfigError::new("match", "give a glob in quotation marks")),
         None => {
             let problem = "it is missing; give a glob over names, as in match = \"orders-*\"";
-            return Err(wrong("match", problem.to_owned()));
+            return Err(ConfigError::new("match", problem));
         }
     };
     let template = match section.get("share") {
@@ -135,30 +131,30 @@ fn rule(
 }
 
 /// Returns the sequence whose numbers a template shares.
-fn shared(share: &Value, section: &Map<String, Value>) -> Result<SequenceName, WrongField> {
+fn shared(share: &Value, section: &Map<String, Value>) -> Result<SequenceName, ConfigError> {
     let mut fields = section.keys().map(String::as_str);
     if let Some(field) = fields.find(|field| !OWN_KEYS.contains(field)) {
         let problem = format!(
             "stands next to `{field}`, and a template has one or the other: give `share` alone, or \
              the fields of a definition"
         );
-        return Err(wrong("share", problem));
+        return Err(ConfigError::new("share", problem));
     }
     let Some(name) = share.as_str() else {
-        let problem = "give the name of a sequence in quotation marks".to_owned();
-        return Err(wrong("share", problem));
+        let problem = "give the name of a sequence in quotation marks";
+        return Err(ConfigError::new("share", problem));
     };
-    SequenceName::parse(name).map_err(|error| wrong("share", error.to_string()))
+    SequenceName::parse(name).map_err(|error| ConfigError::new("share", error.to_string()))
 }
 
 fn created(
     change: &DefinitionChange,
     template: &Definition,
     stores: &StoresConfig,
-) -> Result<Arc<Definition>, WrongField> {
+) -> Result<Arc<Definition>, ConfigError> {
     let created = change.create(template);
-    let created =
-        created.map_err(|error: DefinitionError| wrong(error.field(), error.to_string()))?;
+    let created = created
+        .map_err(|error: DefinitionError| ConfigError::new(error.field(), error.to_string()))?;
     let Some(store) = stores.get(&created.store) else {
         let problem = format!(
             "there is no store \"{}\"; give one of {}, or a section [stores.{}]",
@@ -166,7 +162,7 @@ fn created(
             stores.names(),
             created.store
         );
-        return Err(wrong("store", problem));
+        return Err(ConfigError::new("store", problem));
     };
     if store.is_striped() && created.order == Order::Strict {
         let problem = format!(
@@ -174,25 +170,9 @@ fn created(
              leave it out, or give a store of one database",
             store.name
         );
-        return Err(wrong("order", problem));
+        return Err(ConfigError::new("order", problem));
     }
     Ok(Arc::new(created))
-}
-
-fn wrong(field: &str, problem: String) -> WrongField {
-    WrongField {
-        field: field.to_owned(),
-        problem,
-    }
-}
-
-/// Returns how a sentence names `key` in a table of `[[template]]`: with the place where the tables
-/// were given.
-fn of_template(layers: &Figment, key: &str) -> String {
-    match layers.find_metadata("template") {
-        Some(metadata) => metadata.interpolate(&figment::Profile::Default, &[key]),
-        None => key.to_owned(),
-    }
 }
 
 #[cfg(test)]

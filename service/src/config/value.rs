@@ -4,19 +4,16 @@
 //! read from both forms. Text stays text, so a token of digits keeps its leading zeros.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use figment::value::Value;
 use odometer_core::duration::{self, GRAMMAR, InvalidDuration, exact};
-use serde::de::{Error, IgnoredAny, SeqAccess, Unexpected, Visitor};
+use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::secret::Secret;
-
-/// A key whose value cannot be used, and a sentence that says what to give instead.
-pub(crate) type KeyProblem = (&'static str, String);
+use super::{ConfigError, Secret};
 
 /// A value of the configuration.
 pub(crate) trait ConfigValue: Sized {
@@ -28,8 +25,8 @@ pub(crate) trait ConfigValue: Sized {
         never(self)
     }
 
-    /// Returns the first key in this value that is out of bounds. Only sections have keys.
-    fn problem(&self) -> Option<KeyProblem> {
+    /// Says which key in this value is the first that is out of bounds. Only sections have keys.
+    fn problem(&self) -> Option<ConfigError> {
         None
     }
 }
@@ -75,7 +72,7 @@ macro_rules! section {
                 serde::Deserialize::deserialize(source)
             }
 
-            fn problem(&self) -> Option<crate::config::value::KeyProblem> {
+            fn problem(&self) -> Option<crate::config::ConfigError> {
                 let problem = None;
                 $(
                     let problem = problem.or_else(|| {
@@ -120,7 +117,7 @@ read_by! {
     words, never => Vec<String>;
     address, never => SocketAddr;
     secret, never => Secret;
-    Deserialize::deserialize, never => String, ReadSeparately;
+    Deserialize::deserialize, never => String, IgnoredAny;
 }
 
 /// Shows nothing, for values that have no bounds.
@@ -134,30 +131,16 @@ impl<T: ConfigValue> ConfigValue for Option<T> {
     }
 }
 
-/// Stands for `[default]`, `[[template]]` or `[stores.NAME]`.
-///
-/// These sections are read field by field elsewhere, so that a wrong field can be named.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadSeparately;
-
-impl<'de> Deserialize<'de> for ReadSeparately {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        IgnoredAny::deserialize(source).map(|_| Self)
-    }
-}
-
-/// Returns the key and what to give instead, if its value is out of bounds.
+/// Says what to give instead, if the value of a key is out of bounds.
 pub(crate) fn out_of_bounds<T: ConfigValue + PartialOrd>(
-    key: &'static str,
+    key: &str,
     value: impl Into<Option<T>>,
     bounds: &RangeInclusive<T>,
-) -> Option<KeyProblem> {
+) -> Option<ConfigError> {
     let value = value.into().filter(|value| !bounds.contains(value))?;
     let (value, least, most) = (value.shown(), bounds.start().shown(), bounds.end().shown());
-    Some((
-        key,
-        format!("{value} is out of bounds; give {least} to {most}"),
-    ))
+    let problem = format!("{value} is out of bounds; give {least} to {most}");
+    Some(ConfigError::new(key, problem))
 }
 
 /// Reads a duration, or says how to write one.
@@ -170,58 +153,34 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Reads a duration from text alone. A number without its unit is refused.
 fn duration<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
-    struct Text;
-
-    impl Visitor<'_> for Text {
-        type Value = Duration;
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str(GRAMMAR)
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
-            parse_duration(text).map_err(E::custom)
-        }
-    }
-
-    source.deserialize_any(Text)
+    let given: Value = Deserialize::deserialize(source)?;
+    let text = given.as_str().ok_or_else(|| unfit(&given, GRAMMAR))?;
+    parse_duration(text).map_err(Error::custom)
 }
 
 /// Reads a whole number from 0 up to the highest `T`, from a number or its decimal digits.
-fn number<'de, D, T>(source: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: TryFrom<u64>,
-{
-    struct Number<T>(PhantomData<T>);
+fn number<'de, D: Deserializer<'de>, T: TryFrom<u64>>(source: D) -> Result<T, D::Error> {
+    let given: Value = Deserialize::deserialize(source)?;
+    let number: Option<u64> = match given.as_str() {
+        Some(digits) => digits.parse().ok(),
+        None => given
+            .to_num()
+            .and_then(|number| number.to_u128_lossy()?.try_into().ok()),
+    };
+    let number = number.ok_or_else(|| unfit(&given, "a whole number"))?;
+    T::try_from(number).map_err(|_| Error::custom(format!("{number} is too large")))
+}
 
-    impl<T: TryFrom<u64>> Visitor<'_> for Number<T> {
-        type Value = T;
+/// Reads a truth value from `true` or `false`, or from their text.
+fn truth<'de, D: Deserializer<'de>>(source: D) -> Result<bool, D::Error> {
+    let given: Value = Deserialize::deserialize(source)?;
+    let truth = given.to_bool().or_else(|| given.as_str()?.parse().ok());
+    truth.ok_or_else(|| unfit(&given, "true or false"))
+}
 
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("a whole number")
-        }
-
-        fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-            T::try_from(number).map_err(|_| E::custom(format!("{number} is too large")))
-        }
-
-        fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-            match u64::try_from(number) {
-                Ok(number) => self.visit_u64(number),
-                Err(_) => Err(E::invalid_value(Unexpected::Signed(number), &self)),
-            }
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-            match text.parse() {
-                Ok(number) => self.visit_u64(number),
-                Err(_) => Err(E::invalid_value(Unexpected::Str(text), &self)),
-            }
-        }
-    }
-
-    source.deserialize_any(Number(PhantomData))
+/// Returns the error of a value that is not what is wanted.
+fn unfit<E: Error>(given: &Value, wanted: &str) -> E {
+    E::custom(format!("found {}; give {wanted}", given.to_actual()))
 }
 
 /// Reads words from a list, or from text with commas between them.
@@ -253,30 +212,6 @@ fn words<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> 
     source.deserialize_any(Words)
 }
 
-/// Reads a truth value from `true` or `false`, or from their text.
-fn truth<'de, D: Deserializer<'de>>(source: D) -> Result<bool, D::Error> {
-    struct Truth;
-
-    impl Visitor<'_> for Truth {
-        type Value = bool;
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("true or false")
-        }
-
-        fn visit_bool<E: Error>(self, value: bool) -> Result<bool, E> {
-            Ok(value)
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<bool, E> {
-            text.parse()
-                .map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
-        }
-    }
-
-    source.deserialize_any(Truth)
-}
-
 fn address<'de, D: Deserializer<'de>>(source: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(source)?;
     let numeric = match text.strip_prefix("localhost:") {
@@ -292,7 +227,9 @@ fn address<'de, D: Deserializer<'de>>(source: D) -> Result<SocketAddr, D::Error>
 
 fn secret<'de, D: Deserializer<'de>>(source: D) -> Result<Secret, D::Error> {
     // The sentence of a failed conversion would show the value.
-    Secret::deserialize(source).map_err(|_| Error::custom("it must be text in quotation marks"))
+    let text = String::deserialize(source);
+    text.map(Secret::new)
+        .map_err(|_| Error::custom("it must be text in quotation marks"))
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use super::trace::{TRACEPARENT, Trace};
 use super::{
     large_replies,
     parse::{self, MediaType},
+    payload::parameters::NextQuery,
     reply, request_id,
 };
 
@@ -160,7 +161,7 @@ impl<S> WarmFirst<S> {
 struct PlainRequest<'a> {
     /// The name as it stands in the path. A text that cannot be a name is in no directory, either.
     name: &'a str,
-    asked: parse::Next,
+    asked: NextQuery,
     wanted: MediaType,
     request_id: Option<&'a HeaderValue>,
     traceparent: Option<&'a HeaderValue>,

@@ -2,9 +2,8 @@
 
 use std::time::SystemTime;
 
+use actix_web::HttpResponse;
 use actix_web::http::header;
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
 use odometer_sequence::description::Act;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -15,7 +14,7 @@ use super::payload::{
     values,
 };
 use super::problem::Problem;
-use super::state::Http;
+use super::state::{Call, Http};
 use super::text::{entity_tag, rfc_3339};
 use super::{body, parse, suggestions};
 
@@ -62,11 +61,7 @@ pub(crate) struct RestoredReply {
         headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
     security((), ("adminToken" = []))
 )]
-pub(crate) async fn advance(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn advance((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
     parse::no_idempotency_key(request.headers())?;
@@ -103,11 +98,7 @@ pub(crate) async fn advance(
         other replicas within `definition_refresh`.")),
     security((), ("adminToken" = []))
 )]
-pub(crate) async fn retire(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn retire((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
     parse::no_query(request.uri().query())?;
@@ -130,11 +121,7 @@ pub(crate) async fn retire(
         headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
     security((), ("adminToken" = []))
 )]
-pub(crate) async fn restore(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn restore((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
     parse::no_idempotency_key(request.headers())?;
@@ -165,11 +152,7 @@ pub(crate) async fn restore(
         headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
     security((), ("adminToken" = []))
 )]
-pub(crate) async fn remove_period(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn remove_period((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
     let key = parse::key(request.uri().path())?;

@@ -1,7 +1,6 @@
 //! Answers calls that take numbers: `next` for one number or a batch, and `blocks`.
 
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use odometer_core::block::Block;
 use odometer_sequence::error::SequenceError;
 use serde::Serialize;
@@ -14,7 +13,7 @@ use super::payload::{
     values,
 };
 use super::problem::Problem;
-use super::state::Http;
+use super::state::Call;
 use super::{body, parse, reply, suggestions};
 
 /// A range reserved for a caller who counts by itself.
@@ -55,11 +54,7 @@ pub(crate) struct ReservedReply {
                 not be read: a new trace."),
     )))
 )]
-pub(crate) async fn next(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     parse::no_idempotency_key(request.headers())?;
     let asked = parse::next(request.uri().query())?;
@@ -90,11 +85,7 @@ pub(crate) async fn next(
     params(AnySequencePath, BlocksQuery),
     responses((status = 200, description = "A range that nobody else gets.", body = ReservedReply))
 )]
-pub(crate) async fn blocks(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     parse::no_idempotency_key(request.headers())?;
     let asked = parse::blocks(request.uri().query())?;

@@ -1,13 +1,12 @@
 //! Reads printed numbers back.
 
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::payload::{bodies::ParseRequest, parameters::SequencePath, values};
 use super::problem::Problem;
-use super::state::Http;
+use super::state::Call;
 use super::text::moment;
 use super::{body, parse, suggestions};
 
@@ -49,11 +48,7 @@ pub(crate) struct ParsedReply {
     responses((status = 200, description = "What the id says; check digits were right.",
         body = ParsedReply))
 )]
-pub(crate) async fn parse(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn parse((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     parse::no_query(request.uri().query())?;
     let body = body::json(&request, payload, http.body).await?;

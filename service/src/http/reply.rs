@@ -16,7 +16,8 @@ use odometer_core::period::Period;
 use odometer_sequence::{Directory, issued::IssuedBy};
 
 use super::large_replies;
-use super::parse::{self, MediaType};
+use super::parse::MediaType;
+use super::payload::parameters::NextQuery;
 
 /// The media type of numbers in JSON.
 const JSON: &str = "application/json";
@@ -39,7 +40,7 @@ const PERIOD: HeaderName = HeaderName::from_static("odometer-period");
 pub(crate) fn most_bytes(
     directory: &Directory,
     name: &str,
-    asked: &parse::Next,
+    asked: &NextQuery,
     wanted: MediaType,
 ) -> u64 {
     let prints_ids = asked.ids || wanted == MediaType::Text;

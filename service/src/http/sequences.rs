@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix_web::http::header;
-use actix_web::web::{Data, Payload};
+use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::definition::{Definition, DefinitionChange};
 use odometer_core::runway::Runway;
@@ -23,7 +23,7 @@ use super::payload::{
 };
 use super::problem::{Code, Problem};
 use super::serving::ServingStore;
-use super::state::Http;
+use super::state::{Call, Http};
 use super::text::{entity_tag, moment, rfc_3339};
 use super::{body, parse, suggestions};
 
@@ -254,11 +254,7 @@ pub(crate) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     ),
     security((), ("adminToken" = []))
 )]
-pub(crate) async fn define(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn define((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
     let dry_run = parse::dry_run(request.uri().query())?;

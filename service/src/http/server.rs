@@ -66,7 +66,7 @@ pub fn serve(
     let http = Data::new(Http::new(directory, metrics, exposition, openapi, config));
     let untold = UnreportedLines(http.clone());
     let all = bounds.connections.saturating_mul(workers);
-    http.metrics.connections.max.set(all as f64);
+    http.metrics.listener.max.set(all as f64);
     let stopping = config.shutdown.deadline - config.shutdown.ready_wait;
     let builder = Server::build()
         .workers(workers)
@@ -76,7 +76,7 @@ pub fn serve(
         .disable_signals();
     let stopping = builder.graceful_shutdown_signal();
     let worker = move || {
-        let metrics = http.metrics.connections.clone();
+        let metrics = http.metrics.listener.clone();
         let (ticking, ending) = (http.clone(), http.clone());
         let watch = Watch::start(&bounds, metrics, move || {
             ticking.administration.tell();
@@ -122,7 +122,7 @@ fn note_end(error: &DispatchError, http: &Http) {
     let DispatchError::Parse(error) = error else {
         return;
     };
-    http.metrics.connections.malformed.increment(1);
+    http.metrics.listener.malformed.increment(1);
     http.repeated_lines.note_malformed(error.to_string());
 }
 

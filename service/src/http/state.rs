@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use actix_web::web::{Bytes, Data};
+use actix_web::HttpRequest;
+use actix_web::web::{Bytes, Data, Payload};
 use odometer_process::metrics::{Exposition, Metrics};
 use odometer_sequence::Directory;
 
@@ -14,6 +15,9 @@ use super::hosts::Hosts;
 use super::large_replies::LargeReplies;
 use super::repeated_lines::RepeatedLines;
 use crate::config::{self, Config};
+
+/// What a route gets of a call that has a body: the request, the body, and what the routes share.
+pub(crate) type Call = (HttpRequest, Payload, Data<Http>);
 
 /// What the routes of all workers share.
 pub(crate) struct Http {

@@ -1,7 +1,7 @@
 //! Leases worker ids to programs with a snowflake library of their own, renews leases, and takes
 //! ids back.
 
-use actix_web::web::{Data, Payload};
+use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::name::SequenceName;
 use odometer_sequence::workers::{LeaseGrant, LeaseRow};
@@ -14,7 +14,7 @@ use super::payload::{
     values,
 };
 use super::problem::Problem;
-use super::state::Http;
+use super::state::{Call, Http};
 use super::{body, parse};
 
 /// A worker id that you hold. Use only ticks that lie wholly in [`from_ms`, `until_ms`).
@@ -83,11 +83,7 @@ pub(crate) struct Worker {
     request_body = WorkerLeaseRequest,
     responses((status = 201, description = "Leased.", body = LeasedWorkerReply))
 )]
-pub(crate) async fn lease(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn lease((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     parse::no_idempotency_key(request.headers())?;
     parse::no_query(request.uri().query())?;
     let body = body::json(&request, payload, http.body).await?;
@@ -108,11 +104,7 @@ pub(crate) async fn lease(
     responses((status = 200, description = "Renewed; the token stays the same.",
         body = LeasedWorkerReply))
 )]
-pub(crate) async fn renew(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let (pool, worker) = path(&request)?;
     let token = parse::workers::token(request.headers())?;
     parse::no_query(request.uri().query())?;
@@ -137,11 +129,7 @@ pub(crate) async fn renew(
         description = "Nothing, or from when on no time was used."),
     responses((status = 204, description = "Given back, now or before."))
 )]
-pub(crate) async fn give_back(
-    request: HttpRequest,
-    payload: Payload,
-    http: Data<Http>,
-) -> Result<HttpResponse, Problem> {
+pub(crate) async fn give_back((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let (pool, worker) = path(&request)?;
     let token = parse::workers::token(request.headers())?;
     parse::no_query(request.uri().query())?;

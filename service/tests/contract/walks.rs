@@ -58,26 +58,144 @@ const WALKS: [(&str, Method, &str, &str, &str); 3] = [
     ),
 ];
 
+/// The fewest functions of such a way. A way with fewer was not recorded whole.
+const MIN_FUNCTIONS: usize = 8;
+
 #[test]
 fn each_walk_lists_the_functions_that_a_call_passes() {
     run(async {
         let one = walks_of(1).await;
         let several = walks_of(3).await;
         for ((title, ..), (one, several)) in WALKS.iter().zip(one.iter().zip(&several)) {
-            for way in one.iter().chain(several) {
-                assert!(
-                    way.len() <= MAX_FUNCTIONS,
-                    "{title}: {}: {way:#?}",
-                    way.len()
-                );
-                assert!(way.len() >= 8, "vacuous: {title}: {way:#?}");
-            }
-            let passed = merged(&functions_of(one), &functions_of(several));
             let listed = listed(title);
-            let shown = passed.join("\n");
-            assert_eq!(listed, passed, "{title}: a call passes\n{shown}\n");
+            let shown = passed_in(one, several).join("\n");
+            assert_eq!(
+                compared(one, several, &listed),
+                Ok(()),
+                "{title}: a call passes\n{shown}\n"
+            );
+            // The control: a call really passes each line, so a list without it is refused.
+            for (at, line) in listed.iter().enumerate() {
+                let mut shorter = listed.clone();
+                shorter.remove(at);
+                let passed = Some(line.clone());
+                let listed = shorter.get(at).cloned();
+                let found = compared(one, several, &shorter);
+                assert_eq!(found, Err(Mismatch::Line { passed, listed }), "{title}");
+            }
         }
     });
+}
+
+/// Returns a walk of so many functions, and its list.
+fn walk_of(n_functions: usize) -> Stack {
+    let functions = 0..n_functions;
+    functions.map(|n| format!("store/src/a.rs: f{n}")).collect()
+}
+
+/// Compares a list with a walk that a call takes in a store of one database and in one of several.
+fn compared_with_both(walk: &Stack, listed: &[String]) -> Result<(), Mismatch> {
+    let ways = std::slice::from_ref(walk);
+    compared(ways, ways, listed)
+}
+
+#[test]
+fn a_walk_that_is_not_as_listed_is_refused() {
+    let listed = walk_of(12);
+    assert_eq!(compared_with_both(&listed, &listed), Ok(()));
+    let line = |passed: &str, listed: &str| {
+        let shown = |it: &str| (!it.is_empty()).then(|| it.to_owned());
+        let (passed, listed) = (shown(passed), shown(listed));
+        Err(Mismatch::Line { passed, listed })
+    };
+    for at in 0..listed.len() {
+        let mut more = listed.clone();
+        more.insert(at, "store/src/b.rs: more".to_owned());
+        let expected = line("store/src/b.rs: more", &listed[at]);
+        assert_eq!(compared_with_both(&more, &listed), expected);
+        let mut less = listed.clone();
+        less.remove(at);
+        let next = less.get(at).map_or("", String::as_str);
+        let expected = line(next, &listed[at]);
+        assert_eq!(compared_with_both(&less, &listed), expected);
+        let mut moved = listed.clone();
+        moved.rotate_left(at);
+        let expected = match at {
+            0 => Ok(()),
+            _ => line(&listed[at], &listed[0]),
+        };
+        assert_eq!(compared_with_both(&moved, &listed), expected);
+    }
+    let mut more = listed.clone();
+    more.push("store/src/b.rs: more".to_owned());
+    let expected = line("store/src/b.rs: more", "");
+    assert_eq!(compared_with_both(&more, &listed), expected);
+    // Only a call in a store of several databases passes one function more.
+    let expected = line("store/src/b.rs: more (several)", "");
+    assert_eq!(compared(&[listed.clone()], &[more], &listed), expected);
+}
+
+#[test]
+fn a_walk_that_is_too_deep_or_was_not_recorded_whole_is_refused() {
+    for (n_functions, expected) in [
+        (
+            MIN_FUNCTIONS - 1,
+            Err(Mismatch::TooShort(MIN_FUNCTIONS - 1)),
+        ),
+        (MIN_FUNCTIONS, Ok(())),
+        (MAX_FUNCTIONS, Ok(())),
+        (MAX_FUNCTIONS + 1, Err(Mismatch::TooDeep(MAX_FUNCTIONS + 1))),
+    ] {
+        let walk = walk_of(n_functions);
+        assert_eq!(compared_with_both(&walk, &walk), expected, "{n_functions}");
+    }
+    // Of several ways to statements, each one is looked at.
+    let ways = [walk_of(12), walk_of(MAX_FUNCTIONS + 1)];
+    let found = compared(&ways, &ways, &walk_of(MAX_FUNCTIONS + 1));
+    assert_eq!(found, Err(Mismatch::TooDeep(MAX_FUNCTIONS + 1)));
+    assert_eq!(compared(&[], &[], &[]), Err(Mismatch::TooShort(0)));
+}
+
+/// What is wrong with a list of a walk, or with what was recorded of the walk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Mismatch {
+    /// A way passes more than [`MAX_FUNCTIONS`].
+    TooDeep(usize),
+    /// A way passes fewer than [`MIN_FUNCTIONS`], or there is no way.
+    TooShort(usize),
+    /// The first line that differs, as a call passes it and as it is listed.
+    Line {
+        passed: Option<String>,
+        listed: Option<String>,
+    },
+}
+
+/// Compares a list with the ways to the statements of a call, as they were recorded in a store of
+/// one database and in a store of several.
+fn compared(one: &[Stack], several: &[Stack], listed: &[String]) -> Result<(), Mismatch> {
+    let lengths = || one.iter().chain(several).map(Stack::len);
+    let deepest = lengths().max().unwrap_or(0);
+    if deepest > MAX_FUNCTIONS {
+        return Err(Mismatch::TooDeep(deepest));
+    }
+    let shortest = lengths().min().unwrap_or(0);
+    if shortest < MIN_FUNCTIONS {
+        return Err(Mismatch::TooShort(shortest));
+    }
+    let passed = passed_in(one, several);
+    let n_lines = passed.len().max(listed.len());
+    let differs = (0..n_lines).find(|at| passed.get(*at) != listed.get(*at));
+    differs.map_or(Ok(()), |at| {
+        Err(Mismatch::Line {
+            passed: passed.get(at).cloned(),
+            listed: listed.get(at).cloned(),
+        })
+    })
+}
+
+/// Returns the lines that a list must have for these ways.
+fn passed_in(one: &[Stack], several: &[Stack]) -> Stack {
+    merged(&functions_of(one), &functions_of(several))
 }
 
 /// The functions of one stack that are ours, each as `file: function`, the outermost first.

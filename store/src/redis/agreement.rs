@@ -17,7 +17,10 @@ use odometer_database::{
     connection::Contact, database_clock, failure::StatementFailure, session::DatabaseConnection,
     start_error::StartError,
 };
-use odometer_process::faults::{self, Fault};
+use odometer_process::{
+    faults::{self, Fault},
+    secret::Secret,
+};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, Query},
@@ -274,6 +277,7 @@ impl RedisSettings {
     /// # Errors
     /// A URL that cannot be read.
     pub(crate) fn addresses(&self) -> Result<Vec<Address>, StartError> {
-        self.urls.iter().map(|url| Address::parse(url)).collect()
+        let urls = self.urls.iter().map(Secret::expose);
+        urls.map(Address::parse).collect()
     }
 }

@@ -6,7 +6,7 @@ use odometer_core::{
     definition::{Definition, DefinitionChange},
     name::SequenceName,
 };
-use odometer_process::metrics::Metrics;
+use odometer_process::{metrics::Metrics, secret::Secret};
 use odometer_store::{
     Act, Altered, ChangeRequest, Condition, Fallback, OpenFor, StartError, StoreError,
     StoreSettings, Stores, StoresSettings,
@@ -29,7 +29,7 @@ fn of_stores(default: &[&TestDatabase], tickets: &[&TestDatabase]) -> StoresSett
         name: name.to_owned(),
         key: format!("stores.{name}.databases"),
         origin: "the test".to_owned(),
-        databases: databases.iter().map(|it| it.url.clone()).collect(),
+        databases: databases.iter().map(|it| it.url.clone().into()).collect(),
         redis: Vec::new(),
         fallback: Fallback::None,
         durability: None,
@@ -203,7 +203,7 @@ fn a_command_names_the_database_that_is_away() {
     run(async {
         let one = database().await;
         let mut settings = of_stores(&[&one], &[&one]);
-        settings.stores[1].databases = vec!["postgres://nobody:nothing@127.0.0.1:1/d".to_owned()];
+        settings.stores[1].databases = vec![Secret::new("postgres://nobody:nothing@127.0.0.1:1/d")];
         settings.bounds.statement.acquire = Duration::from_secs(1);
         for open_for in [OpenFor::Command, OpenFor::DryRun] {
             let error = open(&settings, open_for).await.err();

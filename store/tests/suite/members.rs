@@ -30,7 +30,7 @@ impl Members {
             databases.push(TestDatabase::empty(backend).await);
         }
         let mut settings: StoresSettings = settings(&databases[0].url, statement);
-        settings.stores[0].databases = databases.iter().map(|it| it.url.clone()).collect();
+        settings.stores[0].databases = databases.iter().map(|it| it.url.clone().into()).collect();
         let migrated = odometer_store::migrate(&settings, &mut |_line| {}).await;
         migrated.expect("the schemas are made");
         let (store, _metrics) = connect(&settings).await;

@@ -8,7 +8,7 @@ use odometer_core::{
     name::SequenceName,
     period::CounterKey,
 };
-use odometer_process::metrics::Metrics;
+use odometer_process::{metrics::Metrics, secret::Secret};
 use odometer_store::{
     Act, Altered, BlockFate, ChangeRequest, Condition, Contact, Durability, Fallback, OpenFor,
     Recovered, ReservationProgress, ReserveRequest, Reserved, Resolved, StatementBounds,
@@ -288,7 +288,7 @@ pub(crate) fn settings(url: &str, statement: Duration) -> StoresSettings {
             name: "default".to_owned(),
             key: "database_url".to_owned(),
             origin: "the test".to_owned(),
-            databases: vec![url.to_owned()],
+            databases: vec![Secret::new(url)],
             redis: Vec::new(),
             fallback: Fallback::None,
             durability: None,

@@ -58,7 +58,6 @@ fn an_empty_cursor_has_nothing_to_give() {
     assert_eq!(cursor.issued(), 0);
     assert_eq!(cursor.rest(), []);
     assert_eq!(cursor.close(), []);
-    cursor.set_low_water(5);
 }
 
 #[test]
@@ -176,29 +175,6 @@ fn a_batch_gives_the_low_water_signals_of_the_blocks_it_ends_in_and_leaves() {
     assert!(!low(5));
     assert!(low(1));
     assert!(!low(5));
-}
-
-#[test]
-fn the_low_water_mark_can_be_moved_until_it_is_reached() {
-    let cursor = Cursor::new();
-    cursor.fill(block(0, 10), 2).unwrap();
-    let low = || cursor.take().unwrap().low_water;
-    assert!(!low());
-    cursor.set_low_water(8);
-    assert!(low());
-    cursor.set_low_water(7);
-    assert!(!low());
-    cursor.fill(block(10, 10), 2).unwrap();
-    assert_eq!(
-        cursor.take_batch(7, true).map(|batch| batch.low_water),
-        Some(false)
-    );
-    assert!(!low());
-    assert!(!low());
-    // The mark is passed already, so the next take gives the signal.
-    cursor.set_low_water(9);
-    assert!(low());
-    assert!(!low());
 }
 
 #[test]

@@ -12,7 +12,6 @@ enum Operation {
     Take,
     TakeBatch { count: u64, contiguous: bool },
     Fill { count: u64, step: i64, left: u64 },
-    SetLowWater { left: u64 },
     Close,
 }
 
@@ -23,7 +22,6 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(count, contiguous)| Operation::TakeBatch { count, contiguous }),
         4 => (1_u64..10, 1_i64..4, 0_u64..12)
             .prop_map(|(count, step, left)| Operation::Fill { count, step, left }),
-        1 => (0_u64..12).prop_map(|left| Operation::SetLowWater { left }),
         1 => Just(Operation::Close),
     ]
 }
@@ -98,10 +96,7 @@ impl Model {
 }
 
 /// Does one operation on the cursor and on the model.
-///
-/// `in_first` says whether the cursor is in the model's first block. [`Cursor::set_low_water`]
-/// works on that block.
-fn step(cursor: &Cursor, model: &mut Model, operation: Operation, in_first: &mut bool) {
+fn step(cursor: &Cursor, model: &mut Model, operation: Operation) {
     match operation {
         Operation::Take => {
             let expected = model.take_batch(1, true);
@@ -123,29 +118,11 @@ fn step(cursor: &Cursor, model: &mut Model, operation: Operation, in_first: &mut
             let block = model.fill(count, step, left);
             assert_eq!(cursor.fill(block, left).is_ok(), fits);
         }
-        Operation::SetLowWater { left } => {
-            cursor.set_low_water(left);
-            if let Some(first) = model.blocks.front_mut().filter(|_| *in_first) {
-                first.low_water = first.low_water.map(|_| left);
-            }
-        }
         Operation::Close => {
             assert_eq!(cursor.close(), model.rest());
             model.blocks.clear();
         }
     }
-    *in_first = stands_in_first(cursor, model);
-}
-
-/// Returns whether the cursor is in the model's first block. A cursor leaves a used-up block only
-/// at the next take or fill.
-fn stands_in_first(cursor: &Cursor, model: &Model) -> bool {
-    let word = cursor.word.load();
-    let generation = super::super::generation(word);
-    let view = cursor.slot(generation).read(generation).unwrap();
-    let stands = super::super::offset(word) < view.count;
-    assert!(!stands || !model.blocks.is_empty());
-    stands
 }
 
 proptest! {
@@ -158,9 +135,8 @@ proptest! {
     ) {
         let cursor = Cursor::starting_at_generation(SHORT_OF_THE_WRAP - short_of_wrap);
         let mut model = Model::default();
-        let mut in_first = false;
         for operation in operations {
-            step(&cursor, &mut model, operation, &mut in_first);
+            step(&cursor, &mut model, operation);
             prop_assert_eq!(cursor.rest(), model.rest());
             let left: u64 = model.rest().iter().map(Block::count).sum();
             prop_assert_eq!(cursor.remaining(), left);

@@ -81,9 +81,6 @@ fn owner(cursor: &Cursor, n_blocks: u64, most: u64, ledger: &mut Ledger, mut dic
             ledger.filled = block.end();
             ledger.n_blocks += 1;
         }
-        if dice.roll(16) == 0 {
-            cursor.set_low_water(dice.roll(most));
-        }
         if dice.roll(32) == 0 {
             let rest = cursor.close();
             ledger.returned.extend(rest.iter().flat_map(Block::values));

@@ -85,9 +85,10 @@ pub use owner::Closed;
 pub use refused::{Moment, NotOpened, Refused};
 pub use stamped::IdBatch;
 
-use self::shape::{CLOSED, SPENT, Shape, TickerWord, is_closed, is_spent};
+use self::shape::{CLOSED, SPENT, Shape, is_closed, is_spent};
 use super::layout::{High, Layout};
 use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::word::AtomicWord;
 
 /// Issues the ids of one sequence.
 ///
@@ -97,7 +98,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 /// instructions.
 #[derive(Debug)]
 pub struct Ticker {
-    word: TickerWord,
+    word: AtomicWord,
     limit: AtomicU64,
     opening: AtomicU64,
     layout: Layout,
@@ -117,7 +118,7 @@ impl Ticker {
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
         Self {
-            word: TickerWord::new(CLOSED),
+            word: AtomicWord::new(CLOSED),
             limit: AtomicU64::new(SPENT),
             opening: AtomicU64::new(0),
             layout: *layout,

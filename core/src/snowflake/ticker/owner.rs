@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use super::shape::{SPENT, is_closed, is_spent};
+use super::shape::{CLOSED, SPENT, is_closed, is_spent};
 use super::{NotOpened, Ticker};
 use crate::sync::Ordering;
 
@@ -58,7 +58,7 @@ impl Ticker {
             self.opening.store(opening, Ordering::Release);
             let limit = self.shape.pack(worker, limit);
             self.limit.store(limit | SPENT, Ordering::Release);
-            self.word.open(self.shape.pack(worker, first));
+            self.word.swap(self.shape.pack(worker, first));
             self.limit.fetch_and(!SPENT, Ordering::AcqRel);
             Ok(())
         })
@@ -102,7 +102,7 @@ impl Ticker {
                 return None;
             }
             let limit = self.limit.fetch_or(SPENT, Ordering::AcqRel);
-            let word = self.word.close();
+            let word = self.word.set(CLOSED);
             let limit = self.shape.limit(limit);
             let position = self.shape.position(word).min(limit);
             let is_begun = self.shape.counter(position) > 0;

@@ -1,7 +1,6 @@
 //! Packs the ticker's word and its limit: `[closed:1][worker][position]`.
 
 use super::super::layout::Layout;
-use crate::sync::{AtomicU64, Ordering};
 
 /// Marks a word from which nothing is issued.
 pub(crate) const CLOSED: u64 = 1 << 63;
@@ -15,13 +14,6 @@ pub(crate) struct Shape {
     position_bits: u32,
     sequence_bits: u32,
 }
-
-/// The ticker's word. It is alone on its cache line, so that takers contend only for the word.
-///
-/// There is no plain store. Each change is a read-modify-write that acquires and releases.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct TickerWord(AtomicU64);
 
 impl Shape {
     /// Returns the shape for a layout. If no definition may have the layout, the shape means
@@ -74,43 +66,6 @@ impl Shape {
     pub(crate) fn is_below(self, word: u64, limit: u64) -> bool {
         let limit = limit & !SPENT;
         word < limit && (word ^ limit) >> self.position_bits == 0
-    }
-}
-
-impl TickerWord {
-    /// Creates a word with its first value.
-    pub(crate) fn new(word: u64) -> Self {
-        Self(AtomicU64::new(word))
-    }
-
-    /// Returns the present value of the word.
-    #[inline]
-    pub(crate) fn load(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Claims a position: the one in the word that is returned.
-    #[inline]
-    pub(crate) fn claim(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::AcqRel)
-    }
-
-    /// Moves the word, if it is still `from`. It returns whether it moved the word.
-    #[inline]
-    pub(crate) fn advance(&self, from: u64, to: u64) -> bool {
-        self.0
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    }
-
-    /// Replaces a closed word by an open one.
-    pub(crate) fn open(&self, to: u64) {
-        self.0.swap(to, Ordering::AcqRel);
-    }
-
-    /// Closes the word, and returns the word before that.
-    pub(crate) fn close(&self) -> u64 {
-        self.0.fetch_or(CLOSED, Ordering::AcqRel)
     }
 }
 

@@ -8,15 +8,9 @@ use std::task::{Context, Poll, Waker, ready};
 use actix_web::web::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::end_of_head::EndOfHead;
+use super::input::Input;
 use super::progress::{ConnectionProgress, Cut};
 use super::watch::Watch;
-
-/// The most bytes of one read. The buffer is cleared for this many bytes each time.
-const READ_AT_ONCE: usize = 2 * 1024;
-
-/// Bytes that are read while nothing is handed out, to see whether the caller is still there.
-const KEPT_WHILE_WAITING: usize = 256;
 
 /// Replies are held back up to this many bytes.
 const HELD_BACK: usize = 8 * 1024;
@@ -33,14 +27,11 @@ const HELD_BACK: usize = 8 * 1024;
 /// replies before it: actix flushes after each look at it, and the second flush is not held back.
 pub(crate) struct Guarded<T: AsyncWrite + Unpin> {
     io: T,
-    /// Bytes that were read, and are for a later read of actix.
-    kept: BytesMut,
+    input: Input,
     /// Replies that actix has written, and the socket has not.
     held: BytesMut,
     /// Whether this guard woke its own task since the last flush.
     runs_again: bool,
-    is_turn_over: bool,
-    end_of_head: EndOfHead,
     progress: Rc<ConnectionProgress>,
     watch: Rc<Watch>,
 }
@@ -49,11 +40,9 @@ impl<T: AsyncWrite + Unpin> Guarded<T> {
     pub(crate) fn new(io: T, progress: Rc<ConnectionProgress>, watch: Rc<Watch>) -> Self {
         Self {
             io,
-            kept: BytesMut::new(),
+            input: Input::default(),
             held: BytesMut::new(),
             runs_again: false,
-            is_turn_over: false,
-            end_of_head: EndOfHead::default(),
             progress,
             watch,
         }
@@ -73,7 +62,7 @@ impl<T: AsyncWrite + Unpin> Guarded<T> {
     /// Returns whether `n_bytes` more of replies may be held back if the task of this connection runs
     /// again at once.
     fn may_hold(&self, n_bytes: usize) -> bool {
-        let is_one_of_many = !self.kept.is_empty() || !self.held.is_empty();
+        let is_one_of_many = self.input.is_kept() || !self.held.is_empty();
         let has_room = self.held.len() + n_bytes <= HELD_BACK;
         is_one_of_many && has_room && !self.progress.is_behind()
     }
@@ -91,63 +80,6 @@ fn cut_off() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the connection stood still")
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
-    /// Hands out at most `allowed` bytes, and of heads none beyond the end of the first. Bytes that
-    /// were read beyond that end are kept for later.
-    fn hand_out(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-        allowed: usize,
-    ) -> Poll<io::Result<usize>> {
-        let room = buffer.remaining().min(allowed).min(READ_AT_ONCE);
-        let n_bytes = if self.kept.is_empty() {
-            let before = buffer.filled().len();
-            let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
-            ready!(Pin::new(&mut self.io).poll_read(context, &mut part))?;
-            let n_bytes = self.end_of_turn(part.filled());
-            let later = part.filled().get(n_bytes..).unwrap_or_default();
-            self.kept.extend_from_slice(later);
-            buffer.set_filled(before + n_bytes);
-            n_bytes
-        } else {
-            let mut now = std::mem::take(&mut self.kept);
-            let n_bytes = self.end_of_turn(now.get(..room).unwrap_or(&now));
-            if n_bytes < now.len() {
-                self.kept = now.split_off(n_bytes);
-            }
-            buffer.put_slice(&now);
-            n_bytes
-        };
-        Poll::Ready(Ok(n_bytes))
-    }
-
-    /// Returns how many bytes of `part` may be handed out before the next request is answered, and
-    /// ends the turn if that is a whole head.
-    fn end_of_turn(&mut self, part: &[u8]) -> usize {
-        let end = match self.progress.is_reading_known_length() {
-            true => None,
-            false => self.end_of_head.find(part),
-        };
-        self.is_turn_over = end.is_some();
-        end.unwrap_or(part.len())
-    }
-
-    /// Hands out nothing, and looks whether the caller is still there. Bytes that come are kept.
-    fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.kept.is_empty() {
-            let mut bytes = [0; KEPT_WHILE_WAITING];
-            let mut part = ReadBuf::new(&mut bytes);
-            ready!(Pin::new(&mut self.io).poll_read(context, &mut part))?;
-            if part.filled().is_empty() {
-                return Poll::Ready(Ok(()));
-            }
-            self.kept.extend_from_slice(part.filled());
-        }
-        Poll::Pending
-    }
-}
-
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<T> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -159,16 +91,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<T> {
         if this.watch.is_off {
             return Pin::new(&mut this.io).poll_read(context, buffer);
         }
-        let is_turn_over = std::mem::take(&mut this.is_turn_over);
+        let is_turn_over = this.input.begin_turn();
         let allowed = this.progress.allowed(this.watch.unread);
+        let (io, input) = (&mut this.io, &mut this.input);
         let read = if allowed > 0 && !is_turn_over {
-            this.hand_out(context, buffer, allowed)
+            input.hand_out(io, &this.progress, context, buffer, allowed)
         } else {
-            this.wait(context).map_ok(|()| 0)
+            input.wait(io, context).map_ok(|()| 0)
         };
         if allowed == 0 {
             this.progress.pause();
-        } else if is_turn_over && !this.kept.is_empty() {
+        } else if is_turn_over && this.input.is_kept() {
             // actix decodes first what was handed out, and then reads again.
             this.run_again(context);
         }
@@ -309,7 +242,7 @@ mod tests {
             body: BODY,
             connections,
         };
-        Rc::new(Watch::new(&bounds, Metrics::new().connections.clone()))
+        Rc::new(Watch::new(&bounds, Metrics::new().listener.clone()))
     }
 
     /// Returns a connection under guard, and its other end.

@@ -11,6 +11,7 @@ mod bounds;
 mod descriptors;
 mod end_of_head;
 mod guarded;
+mod input;
 mod progress;
 mod watch;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix_web::rt;
 use odometer_process::{
     faults::{self, Fault},
-    metrics::ConnectionsMetrics,
+    metrics::ListenerMetrics,
 };
 use tokio::io::AsyncWrite;
 use tokio::time::{MissedTickBehavior, interval};
@@ -30,11 +30,11 @@ pub(crate) struct Watch {
     now: Cell<u32>,
     is_crowded: Cell<bool>,
     connections: RefCell<Vec<Rc<ConnectionProgress>>>,
-    pub(super) metrics: ConnectionsMetrics,
+    pub(super) metrics: ListenerMetrics,
 }
 
 impl Watch {
-    pub(crate) fn new(bounds: &ConnectionBounds, metrics: ConnectionsMetrics) -> Self {
+    pub(crate) fn new(bounds: &ConnectionBounds, metrics: ListenerMetrics) -> Self {
         let is_off = faults::is(Fault::NoConnectionGuard);
         Self {
             deadlines: Deadlines::of(bounds),
@@ -54,7 +54,7 @@ impl Watch {
     /// Each tick calls `at_tick`, which returns whether the service is stopping.
     pub(crate) fn start(
         bounds: &ConnectionBounds,
-        metrics: ConnectionsMetrics,
+        metrics: ListenerMetrics,
         at_tick: impl Fn() -> bool + 'static,
     ) -> Rc<Self> {
         let watch = Rc::new(Self::new(bounds, metrics));

@@ -18,6 +18,7 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use super::payload::bodies::{AdvanceRequest, ParseRequest};
+use super::payload::parameters::{BlocksQuery, ExplainQuery, NextQuery};
 use super::problem::{Code, Problem};
 
 /// The most numbers that one call gives.
@@ -31,29 +32,6 @@ pub(crate) const DEFAULT_LIMIT: u64 = 100;
 
 /// A version that no definition has. A condition with this version never holds.
 const NO_VERSION: i64 = -1;
-
-/// The query of `blocks`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Blocks {
-    /// How many numbers, at least 1. The upper limit depends on what is left.
-    pub(crate) size: u64,
-    /// The period to count in, if the caller names one.
-    pub(crate) period: Option<Period>,
-}
-
-/// The query of `next`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Next {
-    /// The period to count in, if the caller names one.
-    pub(crate) period: Option<Period>,
-    /// How many numbers, 1 to [`MAX_COUNT`]. `None` asks for one number, and for the reply of one
-    /// number.
-    pub(crate) count: Option<u64>,
-    /// Whether the numbers have to be one unbroken range.
-    pub(crate) contiguous: bool,
-    /// Whether the reply has the printed ids next to the ranges.
-    pub(crate) ids: bool,
-}
 
 /// The query of a list of sequences, or of names in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,11 +89,11 @@ const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 o
                          A-Z, a-z, 0-9, `.`, `_`, `:` and `-`, and begins with a letter or digit.";
 
 /// Reads the query of `next`.
-pub(crate) fn next(query: Option<&str>) -> Result<Next, Problem> {
+pub(crate) fn next(query: Option<&str>) -> Result<NextQuery, Problem> {
     let given = Parameters::read(query, &["count", "period", "contiguous", "ids"])?;
     let period = given.period()?;
     let count = given.up_to("count", MAX_COUNT)?;
-    Ok(Next {
+    Ok(NextQuery {
         period,
         count,
         contiguous: given.flag("contiguous")?.unwrap_or(false),
@@ -124,7 +102,7 @@ pub(crate) fn next(query: Option<&str>) -> Result<Next, Problem> {
 }
 
 /// Reads the query of `blocks`.
-pub(crate) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
+pub(crate) fn blocks(query: Option<&str>) -> Result<BlocksQuery, Problem> {
     let given = Parameters::read(query, &["size", "period"])?;
     let period = given.period()?;
     let size = given.get("size").and_then(digits).filter(|size| *size > 0);
@@ -132,7 +110,7 @@ pub(crate) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
         let detail = "`size` says how many numbers to reserve: a whole number of at least 1.";
         Problem::new(Code::InvalidCount, detail)
     })?;
-    Ok(Blocks { size, period })
+    Ok(BlocksQuery { size, period })
 }
 
 /// Reads the query of the list of sequences.
@@ -158,17 +136,8 @@ fn names_query(
     })
 }
 
-/// The query of `explain`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Explain {
-    /// The number that is asked about, as it is printed.
-    pub(crate) id: String,
-    /// The period of the number, if the caller names it, too.
-    pub(crate) period: Option<Period>,
-}
-
 /// Reads the query of `explain`.
-pub(crate) fn explain(query: Option<&str>) -> Result<Explain, Problem> {
+pub(crate) fn explain(query: Option<&str>) -> Result<ExplainQuery, Problem> {
     let given = Parameters::read(query, &["id", "period"])?;
     let period = given.period()?;
     let id = given.get("id").ok_or_else(|| {
@@ -176,7 +145,7 @@ pub(crate) fn explain(query: Option<&str>) -> Result<Explain, Problem> {
         Problem::new(Code::InvalidId, detail)
     })?;
     let id = id.to_owned();
-    Ok(Explain { id, period })
+    Ok(ExplainQuery { id, period })
 }
 
 /// Reads the query of a call that takes only a period.

@@ -13,7 +13,7 @@ fn named(raw: &str) -> Result<String, Code> {
         .map_err(|problem| problem.code())
 }
 
-fn next_of(query: &str) -> Result<Next, Code> {
+fn next_of(query: &str) -> Result<NextQuery, Code> {
     next(Some(query)).map_err(|problem| problem.code())
 }
 

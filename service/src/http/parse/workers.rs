@@ -9,8 +9,9 @@ use odometer_sequence::workers::{
 };
 
 use super::{Code, Parameters, Problem, digits, invalid_parameter, object, segment, single};
-use crate::http::payload::bodies::{
-    Whole, WorkerLeaseRequest, WorkerRenewalRequest, WorkerReturnRequest,
+use crate::http::payload::{
+    bodies::{Whole, WorkerLeaseRequest, WorkerRenewalRequest, WorkerReturnRequest},
+    parameters::WorkersQuery,
 };
 
 /// The header with which a holder proves its lease.
@@ -22,15 +23,6 @@ const MAX_OF_HOLDER: usize = 128;
 
 /// An example of the body that asks for a lease.
 const LEASE: &str = r#"{"pool": "billing", "bits": 10, "ttl_ms": 30000, "holder": "billing-7"}"#;
-
-/// The query of a list of worker ids.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Listed {
-    /// Only worker ids above this one.
-    pub(crate) after: Option<u32>,
-    /// The most worker ids of a page, 1 to [`MAX_LISTED`].
-    pub(crate) limit: u64,
-}
 
 /// Reads the body that asks for a lease.
 pub(crate) fn lease(body: &[u8]) -> Result<LeaseWanted, Problem> {
@@ -83,14 +75,14 @@ pub(crate) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
 }
 
 /// Reads the query of a list of worker ids.
-pub(crate) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
+pub(crate) fn listed(query: Option<&str>) -> Result<WorkersQuery, Problem> {
     let given = Parameters::read(query, &["after", "limit"])?;
     let limit = given.up_to("limit", MAX_LISTED)?.unwrap_or(MAX_LISTED);
     let after = given.get("after").map(|text| {
         let after = digits(text).and_then(|after| u32::try_from(after).ok());
         after.ok_or_else(|| invalid_parameter("`after` is a worker id."))
     });
-    Ok(Listed {
+    Ok(WorkersQuery {
         after: after.transpose()?,
         limit,
     })

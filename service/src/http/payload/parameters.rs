@@ -2,9 +2,10 @@
 
 #![expect(dead_code, reason = "describes what is read by hand")]
 
+use odometer_core::period::Period;
 use utoipa::IntoParams;
 
-use super::values::{AnyVersion, EntityTag, LeaseToken, Period, PrintedId, SequenceName, WorkerId};
+use super::values::{self, AnyVersion, EntityTag, LeaseToken, PrintedId, SequenceName, WorkerId};
 
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -27,7 +28,7 @@ pub(crate) struct PeriodPath {
     /// The sequence.
     name: SequenceName,
     /// The caller's key.
-    key: Period,
+    key: values::Period,
 }
 
 #[derive(IntoParams)]
@@ -46,18 +47,22 @@ pub(crate) struct WorkerPath {
     worker: WorkerId,
 }
 
-#[derive(IntoParams)]
+/// Which numbers a caller takes.
+#[derive(Clone, PartialEq, Eq, Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct NextQuery {
     /// How many numbers. If you give it, the reply is a batch, also for `count=1`.
     #[param(minimum = 1, maximum = 10_000, example = 3)]
-    count: Option<u64>,
+    pub(crate) count: Option<u64>,
     /// The period to count in, for sequences that have periods. Sequences of kind `keyed` need it.
-    period: Option<Period>,
+    #[param(value_type = Option<values::Period>)]
+    pub(crate) period: Option<Period>,
     /// `true` gives one unbroken range.
-    contiguous: Option<bool>,
+    #[param(value_type = Option<bool>)]
+    pub(crate) contiguous: bool,
     /// `false` leaves the printed ids out of a batch.
-    ids: Option<bool>,
+    #[param(value_type = Option<bool>)]
+    pub(crate) ids: bool,
 }
 
 #[derive(IntoParams)]
@@ -65,25 +70,28 @@ pub(crate) struct NextQuery {
 pub(crate) struct BlocksQuery {
     /// How many numbers: at most 1/4096 of what is left.
     #[param(minimum = 1, maximum = 9_007_199_254_740_991_u64, example = 1000)]
-    size: u64,
+    pub(crate) size: u64,
     /// The period to count in, for sequences that have periods. Sequences of kind `keyed` need it.
-    period: Option<Period>,
+    #[param(value_type = Option<values::Period>)]
+    pub(crate) period: Option<Period>,
 }
 
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ShownPeriodQuery {
     /// The period to show. Without it, the current one.
-    period: Option<Period>,
+    period: Option<values::Period>,
 }
 
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ExplainQuery {
     /// The printed id, as a reply has it.
-    id: PrintedId,
+    #[param(value_type = PrintedId)]
+    pub(crate) id: String,
     /// The period of the number, for sequences that have periods.
-    period: Option<Period>,
+    #[param(value_type = Option<values::Period>)]
+    pub(crate) period: Option<Period>,
 }
 
 #[derive(IntoParams)]
@@ -127,11 +135,11 @@ pub(crate) struct LiveSequencesQuery {
 #[into_params(parameter_in = Query)]
 pub(crate) struct WorkersQuery {
     /// Only worker ids above this one: the `next` of the previous page.
-    #[param(minimum = 0, maximum = 4_294_967_295_u64, example = 17)]
-    after: Option<u64>,
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 4_294_967_295_u64, example = 17)]
+    pub(crate) after: Option<u32>,
     /// How many at most. Without it, 10,000.
-    #[param(minimum = 1, maximum = 10_000, example = 100)]
-    limit: Option<u64>,
+    #[param(value_type = Option<u64>, minimum = 1, maximum = 10_000, example = 100)]
+    pub(crate) limit: u64,
 }
 
 #[derive(IntoParams)]

@@ -2,11 +2,8 @@
 
 use std::fmt;
 
-use serde::Deserialize;
-
 /// A value that appears in no log and no reply: `Debug` and `Display` print `[redacted]`.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {

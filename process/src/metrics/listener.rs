@@ -7,7 +7,7 @@ use super::declare::declare;
 declare! {
     /// The metrics of connections to the listener.
     #[derive(Clone)]
-    pub struct ConnectionsMetrics {
+    pub struct ListenerMetrics {
         /// Connections that are open.
         open: Gauge = "odometer_http_connections",
         /// Connections that may be open.
