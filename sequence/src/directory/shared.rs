@@ -152,9 +152,6 @@ impl Shared {
         if let Some(issuer) = periods.member(chosen.period.as_str()) {
             return Ok(issuer);
         }
-        if let Some(permit) = periods.try_permit() {
-            return self.admit_period_issuer(head, periods, chosen, permit);
-        }
         let mut permit = pin!(periods.next_permit());
         let (mut next_looker, mut looker) = (pin!(periods.looker.lock()), None);
         loop {
@@ -166,6 +163,7 @@ impl Shared {
             };
             let check = until.min(Instant::now() + pause);
             tokio::select! {
+                // A permit that is free is taken at once.
                 biased;
                 permit = &mut permit => {
                     let permit = permit.ok_or(SequenceError::Elsewhere)?;

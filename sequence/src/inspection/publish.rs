@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
+use ::metrics::Gauge;
 use odometer_core::{runway::Runway, sizing};
 use odometer_process::{
     clock,
@@ -20,12 +21,21 @@ const MIN_RATE: f64 = 0.1;
 
 impl Shared {
     pub(crate) fn publish_metrics(&self) {
+        let now = Instant::now();
         let mut shortest_reserve = f64::INFINITY;
         let mut shortest_reserve_ratio = f64::INFINITY;
         let mut shortest_runway = f64::INFINITY;
         let mut shortest_runway_seconds = f64::INFINITY;
+        let (mut n_held, mut shortest_lease) = (0, f64::INFINITY);
         self.for_each_issuer(|issuer| {
             let state = self.publish_issuer(issuer);
+            if let Some(snowflake) = issuer.snowflake() {
+                n_held += u64::from(snowflake.is_serving());
+                // A name that was not used for `park_after` may have no lease, so it does not count.
+                if issuer.idle_for(now) < self.settings.park_after {
+                    shortest_lease = shortest_lease.min(snowflake.left().as_secs_f64());
+                }
+            }
             // The numbers of a period that is over, or has not begun, are of no use now. The counter
             // of a sequence with periods issues nothing.
             if issuer.is_over() || issuer.is_ahead() || issuer.periods().is_some() {
@@ -51,41 +61,21 @@ impl Shared {
                 }
             }
         });
-        self.publish_leases();
         let metrics = &self.metrics;
+        metrics.worker_ids_held.set(to_float(n_held));
+        metrics.worker_lease_seconds.set(shortest_lease);
         metrics.shortest_reserve_seconds.set(shortest_reserve);
         metrics.shortest_reserve_ratio.set(shortest_reserve_ratio);
         metrics.shortest_runway.set(shortest_runway);
         metrics.shortest_runway_seconds.set(shortest_runway_seconds);
-        let n_live = u64::try_from(self.n_live.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
-        metrics.live_sequences.set(to_float(n_live));
-        let n_waiters = u64::try_from(self.n_waiters.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
-        metrics.waiters.set(to_float(n_waiters));
-        let n_rows = u64::try_from(self.store.n_journal_rows_queued()).unwrap_or(u64::MAX);
-        metrics.journal_queue.set(to_float(n_rows));
-        let n_tasks = u64::try_from(self.store.n_tasks()).unwrap_or(u64::MAX);
-        metrics.store_tasks.set(to_float(n_tasks));
+        let set = |gauge: &Gauge, n: usize| gauge.set(to_float(n as u64));
+        set(&metrics.live_sequences, self.n_live.load(Ordering::Relaxed));
+        set(&metrics.waiters, self.n_waiters.load(Ordering::Relaxed));
+        set(&metrics.journal_queue, self.store.n_journal_rows_queued());
+        set(&metrics.store_tasks, self.store.n_tasks());
         metrics
             .store_up
             .set(f64::from(u8::from(self.store.is_up())));
-    }
-
-    /// Publishes how many worker ids are held, and the shortest time for which ids can be issued. A
-    /// name that was not used for `park_after` may have no lease, so it does not count.
-    fn publish_leases(&self) {
-        let (mut n_held, mut shortest) = (0, f64::INFINITY);
-        let now = Instant::now();
-        for issuer in self.all_issuers() {
-            let Some(snowflake) = issuer.snowflake() else {
-                continue;
-            };
-            n_held += u64::from(snowflake.is_serving());
-            if issuer.idle_for(now) < self.settings.park_after {
-                shortest = shortest.min(snowflake.left().as_secs_f64());
-            }
-        }
-        self.metrics.worker_ids_held.set(to_float(n_held));
-        self.metrics.worker_lease_seconds.set(shortest);
     }
 
     /// Publishes how many numbers were issued and lost since the last time. Returns the metrics of
