@@ -29,6 +29,7 @@ const N_STARTS: usize = 10;
 const START_LIMIT: Duration = Duration::from_secs(20);
 const PARK_LIMIT: Duration = Duration::from_secs(120);
 const NO_LIMIT: &str = "1h";
+const SETTLE_LIMIT: Duration = Duration::from_secs(120);
 
 /// About how many first calls a second are made. Each first call is a reservation on SQLite.
 const N_FIRST_CALLS: u32 = 900;
@@ -41,7 +42,13 @@ fn n_names(pace: Pace) -> u32 {
 pub(crate) fn memory_estimate(pace: Pace) -> Duration {
     let calls = Duration::from_secs(u64::from(n_names(pace) / N_FIRST_CALLS));
     // Two programs are each asked for all names once.
-    2 * (Duration::from_secs(3) + calls)
+    2 * (Duration::from_secs(3) + calls + 2 * still_for(pace))
+}
+
+/// Returns for how long the memory of a program must not fall before it is measured. The allocator
+/// gives freed pages back to the system within 10 s.
+fn still_for(pace: Pace) -> Duration {
+    pace.of(Duration::from_secs(12), Duration::from_millis(500))
 }
 
 /// Measures the bytes of a name on one replica after one call for each name: parked, and with its
@@ -50,8 +57,8 @@ pub(crate) async fn memory(stage: &Stage, pace: Pace) -> Vec<Row> {
     let n_names = n_names(pace);
     let database = TestDatabase::prepared(Backend::Sqlite).await;
     insert_names(&database, n_names).await;
-    let live = per_name(stage, &database, n_names, NO_LIMIT).await;
-    let parked = per_name(stage, &database, n_names, "1s").await;
+    let live = per_name(stage, &database, pace, NO_LIMIT).await;
+    let parked = per_name(stage, &database, pace, "1s").await;
     [
         ("memory-parked", "parked", parked, 512.0),
         ("memory-live", "live", live, 2048.0),
@@ -61,6 +68,7 @@ pub(crate) async fn memory(stage: &Stage, pace: Pace) -> Vec<Row> {
         Row::new(name, &title, Unit::Bytes)
             .series(vec![Series::new("Odometer", vec![reading])])
             .limit(Bound::AtMost(limit))
+            .note("Measured when the program had given freed pages back to the system.")
     })
     .into()
 }
@@ -121,14 +129,27 @@ async fn insert_names(database: &TestDatabase, n_names: u32) {
     }
 }
 
-/// Returns the bytes that each of `n_names` names adds after one call. A name without a call for
-/// `park` is parked.
-async fn per_name(stage: &Stage, database: &TestDatabase, n_names: u32, park: &str) -> Reading {
+/// Returns the bytes of a process in memory, once they have stopped falling.
+async fn settled_bytes(process: u32, pace: Pace) -> u64 {
+    let (mut least, mut since) = (u64::MAX, Instant::now());
+    wait::until("freed memory is given back", SETTLE_LIMIT, async || {
+        let now = usage::resident_bytes(process);
+        if now < least {
+            (least, since) = (now, Instant::now());
+        }
+        (since.elapsed() >= still_for(pace)).then_some(least)
+    })
+    .await
+}
+
+/// Returns the bytes that each name adds after one call. A name without a call for `park` is parked.
+async fn per_name(stage: &Stage, database: &TestDatabase, pace: Pace, park: &str) -> Reading {
+    let n_names = n_names(pace);
     let options = Program::options()
         .database(&database.url)
         .env("ODOMETER_IDLE__PARK", park);
     let program = stage.cores.start(Side::Server, options.start_ready()).await;
-    let before = usage::resident_bytes(program.id());
+    let before = settled_bytes(program.id(), pace).await;
     let started = Instant::now();
     let n_failed = call_each(program.address(), n_names).await;
     let took = started.elapsed();
@@ -145,7 +166,7 @@ async fn per_name(stage: &Stage, database: &TestDatabase, n_names: u32, park: &s
         (is_in_state && all_held).then_some(())
     })
     .await;
-    let after = usage::resident_bytes(program.id());
+    let after = settled_bytes(program.id(), pace).await;
     let bytes = after.saturating_sub(before) as f64 / f64::from(n_names);
     Reading {
         n_requests: u64::from(n_names),

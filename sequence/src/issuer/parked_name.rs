@@ -6,6 +6,7 @@
 //! fields either: most of its values are small, so each is written in as few bytes as it needs.
 
 use std::{
+    num::NonZeroI64,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -111,8 +112,7 @@ fn pass_block(pass: &mut impl FnMut(i64) -> i64, written: Option<&OpenBlock>) ->
     let store = pass(|open| i64::from(open.source.store));
     let database = pass(|open| i64::from(open.source.database));
     let reserved_at = pass(|open| open.reserved_at);
-    let is_recovered = pass(|open| i64::from(open.recovered_at.is_some()));
-    let recovered_at = pass(|open| open.recovered_at.unwrap_or_default());
+    let recovered_at = pass(|open| open.recovered_at.map_or(0, NonZeroI64::get));
     Some(OpenBlock {
         id: Uuid::from_u64_pair(high, low),
         block: Block::new(first, count.cast_unsigned(), step).ok()?,
@@ -121,7 +121,7 @@ fn pass_block(pass: &mut impl FnMut(i64) -> i64, written: Option<&OpenBlock>) ->
             database: u16::try_from(database).ok()?,
         },
         reserved_at,
-        recovered_at: (is_recovered != 0).then_some(recovered_at),
+        recovered_at: NonZeroI64::new(recovered_at),
     })
 }
 
@@ -326,7 +326,7 @@ mod tests {
                 open.source.store = random.random();
                 open.source.database = random.random();
                 open.reserved_at = any(random);
-                open.recovered_at = random.random::<bool>().then(|| any(random));
+                open.recovered_at = NonZeroI64::new(any(random)).filter(|_| random.random());
                 state.hold(open);
                 let rest = open.block.split_front(random.random_range(0..2 << 32)).1;
                 state.spare.extend(rest);

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    num::NonZeroI64,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -76,7 +77,8 @@ pub(crate) struct OpenBlock {
     pub(crate) block: Block,
     pub(crate) source: Source,
     pub(crate) reserved_at: i64,
-    pub(crate) recovered_at: Option<i64>,
+    /// The last recovery that this process had seen before the reservation (Unix ms).
+    pub(crate) recovered_at: Option<NonZeroI64>,
 }
 
 impl OpenBlock {
@@ -86,7 +88,7 @@ impl OpenBlock {
             block: reserved.block,
             source: reserved.source,
             reserved_at: reserved.reserved_at,
-            recovered_at: reserved.recovered_at,
+            recovered_at: reserved.recovered_at.and_then(NonZeroI64::new),
         }
     }
 
@@ -104,7 +106,7 @@ impl OpenBlock {
             block: self.block,
             source: self.source,
             reserved_at: self.reserved_at,
-            recovered_at: self.recovered_at,
+            recovered_at: self.recovered_at.map(NonZeroI64::get),
         }
     }
 }
