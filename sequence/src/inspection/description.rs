@@ -6,7 +6,7 @@ use odometer_core::{definition::Definition, name::SequenceName, period::Period, 
 
 pub use crate::inspection::history::UsageSecond;
 pub use odometer_store::{
-    Condition, JournalBlock, Page, SequenceSummary, Serving, ServingDatabase, ServingRedis,
+    Condition, DatabaseHealth, JournalBlock, Page, SequenceSummary, Serving, ServingRedis,
     StoreHealth, StoreKind,
 };
 
