@@ -95,7 +95,7 @@ async fn within(
 
 async fn postgres(target: &Target) -> Result<(), SqlxError> {
     let was_pooled = target.route.is_pooled();
-    let connected = target.postgres(None)?.connect().await;
+    let connected = target.postgres()?.connect().await;
     let mut connection = match connected {
         Ok(connection) => connection,
         Err(error) => {

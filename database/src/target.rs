@@ -179,17 +179,14 @@ impl Target {
         })
     }
 
-    /// Returns the options by which the driver connects to PostgreSQL; `longest` as in
-    /// `Target::options`.
+    /// Returns the options by which the driver connects to PostgreSQL once, without a limit for
+    /// statements.
     ///
     /// # Errors
     /// The driver cannot read the URL.
-    pub fn postgres(
-        &self,
-        longest: Option<Duration>,
-    ) -> Result<PgConnectOptions, sea_orm::SqlxError> {
+    pub fn postgres(&self) -> Result<PgConnectOptions, sea_orm::SqlxError> {
         let options: PgConnectOptions = self.url.parse()?;
-        Ok(bounds::postgres(options, longest, self.route.is_pooled()))
+        Ok(bounds::postgres(options, None, self.route.is_pooled()))
     }
 
     /// Returns the options by which the driver connects to MySQL.

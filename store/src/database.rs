@@ -38,7 +38,7 @@ use crate::{
     heartbeat::{Heartbeat, HeartbeatGuard},
     identity::DatabaseIdentity,
     journal::writer::Journal,
-    outcome::{DatabaseHealth, News, ServingDatabase},
+    outcome::{DatabaseHealth, News},
     reservation::uncertain_writes::UncertainWrites,
     rows::counter::GuardedCounter,
     schema,
@@ -267,20 +267,11 @@ impl Database {
         self.contact() == Contact::Up
     }
 
-    /// Returns the database as callers see it.
-    pub(crate) fn serving(&self) -> ServingDatabase {
-        ServingDatabase {
+    /// Returns the state of the database, as callers see it.
+    pub(crate) fn health(&self) -> DatabaseHealth {
+        DatabaseHealth {
             database: self.identity.label.address.to_string(),
             is_up: self.is_up(),
-        }
-    }
-
-    /// Returns the state of the database.
-    pub(crate) fn state(&self) -> DatabaseHealth {
-        let ServingDatabase { database, is_up } = self.serving();
-        DatabaseHealth {
-            database,
-            is_up,
             went_back: self.heartbeat.has_gone_back(),
         }
     }

@@ -56,7 +56,7 @@ pub use odometer_database::{
 pub use outcome::Resolved;
 pub use outcome::{
     Altered, Changed, Condition, Following, JournalBlock, News, Page, SeenRecovery,
-    SequenceSummary, Serving, ServingDatabase, ServingRedis, Snapshot, StoreKind,
+    SequenceSummary, Serving, ServingRedis, Snapshot, StoreKind,
 };
 pub use outcome::{DatabaseHealth, RedisHealth, StoreHealth};
 pub use reservation::{

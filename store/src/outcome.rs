@@ -104,7 +104,7 @@ pub struct Serving {
     pub store: String,
     pub kind: StoreKind,
     /// The databases of the store, in the order of the configuration.
-    pub databases: Vec<ServingDatabase>,
+    pub databases: Vec<DatabaseHealth>,
     /// The Redis server that counts, if Redis counts for the sequence.
     pub redis: Option<ServingRedis>,
 }
@@ -117,14 +117,6 @@ pub enum StoreKind {
     Striped,
     /// One database, and Redis counts for strict order.
     Redis,
-}
-
-/// One database of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServingDatabase {
-    /// The URL without user, password and parameters.
-    pub database: String,
-    pub is_up: bool,
 }
 
 /// The Redis server that counts for one counter of a sequence with strict order.

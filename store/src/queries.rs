@@ -63,13 +63,11 @@ impl Database {
             })
             .await
             .map_err(|failure| listing_failed(&failure))?;
-        let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-        let more = rows.len() > shown;
-        let mut sequences = Vec::with_capacity(rows.len());
-        for row in rows.into_iter().take(shown) {
-            sequences.push(listed(row, &self.identity.label.store)?);
-        }
-        Ok(Page::of(sequences, limit, more))
+        let n_shown = usize::try_from(limit).unwrap_or(usize::MAX);
+        let has_more = rows.len() > n_shown;
+        let store = &self.identity.label.store;
+        let shown = rows.into_iter().take(n_shown).map(|row| listed(row, store));
+        Ok(Page::of(shown.collect::<Result<_, _>>()?, limit, has_more))
     }
 
     /// Reads the row of a sequence and the row of one of its counters. A period has no counter

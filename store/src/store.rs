@@ -157,7 +157,7 @@ impl Store {
         Serving {
             store: self.name.to_string(),
             kind: self.kind(),
-            databases: self.databases().map(|it| it.serving()).collect(),
+            databases: self.databases().map(|it| it.health()).collect(),
             redis: self.redis.as_ref().and_then(|redis| redis.serving(key)),
         }
     }
@@ -166,7 +166,7 @@ impl Store {
         StoreHealth {
             store: self.name.to_string(),
             kind: self.kind(),
-            databases: self.databases().map(|it| it.state()).collect(),
+            databases: self.databases().map(|it| it.health()).collect(),
             redis: self.redis.as_ref().map_or_else(Vec::new, |it| it.health()),
         }
     }

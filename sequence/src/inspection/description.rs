@@ -6,7 +6,7 @@ use odometer_core::{definition::Definition, name::SequenceName, period::Period, 
 
 pub use crate::inspection::history::UsageSecond;
 pub use odometer_store::{
-    Act, Condition, JournalBlock, LeaseGrant, Page, SequenceSummary, Serving, ServingDatabase,
+    Act, Condition, DatabaseHealth, JournalBlock, LeaseGrant, Page, SequenceSummary, Serving,
     ServingRedis, StoreHealth, StoreKind,
 };
 

@@ -379,7 +379,7 @@ mod tests {
 
     use odometer_core::{name::SequenceName, period::Period, runway::EXACT};
     use odometer_sequence::description::{
-        CounterStatus, Serving, ServingDatabase, ServingRedis, StoreKind,
+        CounterStatus, DatabaseHealth, Serving, ServingRedis, StoreKind,
     };
     use serde_json::{Value, json};
 
@@ -395,9 +395,10 @@ mod tests {
             serving: Some(Serving {
                 store: "fast".to_owned(),
                 kind: StoreKind::Redis,
-                databases: vec![ServingDatabase {
+                databases: vec![DatabaseHealth {
                     database: "postgres://h/d".to_owned(),
                     is_up: false,
+                    went_back: false,
                 }],
                 redis: Some(ServingRedis {
                     server: "redis://r".to_owned(),

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     error::{Attempted, StoreError, survive},
-    reservation::{attempts::Reservation, counter_read::StrictIn, request::Reserved},
+    reservation::{counter_read::StrictIn, request::Reserved},
 };
 
 /// After this many failures of Redis in one reservation, the window is closed although Redis
@@ -145,9 +145,7 @@ impl StrictReservation<'_> {
             self.wait_for_leases(looked.window.number).await?;
             self.counter.set_row_is_free(true);
         }
-        let mut reservation = Reservation::new(&self.store.database, self.request.clone())
-            .with_strict_in(StrictIn::RowAsFallback);
-        reservation.retry.until = self.retry.until;
+        let reservation = self.of_row(StrictIn::RowAsFallback);
         match Box::pin(reservation.run()).await {
             Err(StoreError::Changed(definition)) if definition.order == Order::Strict => {
                 self.counter.set_row_is_free(false);

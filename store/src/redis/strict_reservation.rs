@@ -230,10 +230,15 @@ impl<'a> StrictReservation<'a> {
 
     /// Reads the row and the definition.
     pub(crate) async fn look(&mut self) -> Result<ReadCounter, StoreError> {
-        let mut reservation = Reservation::new(&self.store.database, self.request.clone())
-            .with_strict_in(StrictIn::Redis);
+        Box::pin(self.of_row(StrictIn::Redis).look()).await
+    }
+
+    /// Prepares a reservation from the row, within the time of this one.
+    pub(crate) fn of_row(&self, strict: StrictIn) -> Reservation<'_> {
+        let reservation = Reservation::new(&self.store.database, self.request.clone());
+        let mut reservation = reservation.with_strict_in(strict);
         reservation.retry.until = self.retry.until;
-        Box::pin(reservation.look()).await
+        reservation
     }
 
     /// Checks that the row is not behind Redis. What Redis knows of a counter was in the row

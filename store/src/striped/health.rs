@@ -6,13 +6,13 @@
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use odometer_database::connection::Contact;
-use tokio::sync::Notify;
+use tokio::sync::watch::{self, Receiver};
 
 use crate::{database::Database, installation_id};
 
@@ -29,35 +29,35 @@ const MAX_DOUBLINGS: u32 = 10;
 /// One database of a store, and whether it is asked.
 pub(crate) struct Member {
     pub(crate) database: Arc<Database>,
-    is_passed_over: AtomicBool,
+    is_passed_over: watch::Sender<bool>,
     /// How often the member was passed over. What was known of its counters before may be old.
     n_outages: AtomicU64,
     /// How many failures there were since the member last did what it was asked for.
     n_failures: AtomicU32,
-    failed: Notify,
 }
 
 impl Member {
     /// Makes a member. If it is watched, a member that was passed over is asked again when it is
     /// back.
     pub(crate) fn start(database: Arc<Database>, is_watched: bool) -> Arc<Self> {
-        let tasks = database.tasks().clone();
         let member = Arc::new(Self {
             database,
-            is_passed_over: AtomicBool::new(false),
+            is_passed_over: watch::Sender::new(false),
             n_outages: AtomicU64::new(0),
             n_failures: AtomicU32::new(0),
-            failed: Notify::new(),
         });
         if is_watched {
-            tasks.spawn(watch(Arc::downgrade(&member)));
+            let is_passed_over = member.is_passed_over.subscribe();
+            let contact = member.database.connection.contact_changes();
+            let watching = look_after(Arc::downgrade(&member), is_passed_over, contact);
+            member.database.tasks().spawn(watching);
         }
         member
     }
 
     /// Says whether the member is asked.
     pub(crate) fn is_well(&self) -> bool {
-        !self.is_passed_over.load(Ordering::Acquire) && self.is_up()
+        !*self.is_passed_over.borrow() && self.is_up()
     }
 
     /// Says whether the member answers, as far as its own monitor knows, and has not gone back.
@@ -76,7 +76,7 @@ impl Member {
     }
 
     fn pass_over(&self) {
-        if !self.is_passed_over.swap(true, Ordering::AcqRel) {
+        if !self.is_passed_over.send_replace(true) {
             self.n_outages.fetch_add(1, Ordering::AcqRel);
             tracing::warn!(
                 target: TARGET,
@@ -84,7 +84,6 @@ impl Member {
                 "a database is passed over until it answers again; the others give its part"
             );
         }
-        self.failed.notify_one();
     }
 
     /// Passes a silent member over, unless it answers now. It may have waited for a lock, which is
@@ -116,13 +115,13 @@ impl Member {
 }
 
 /// Looks after one member as long as the store exists.
-async fn watch(member: Weak<Member>) {
-    loop {
-        let Some(alive) = member.upgrade() else {
-            return;
-        };
-        let mut contact = alive.database.connection.contact_changes();
-        if alive.is_passed_over.load(Ordering::Acquire) {
+async fn look_after(
+    member: Weak<Member>,
+    mut is_passed_over: Receiver<bool>,
+    mut contact: Receiver<Contact>,
+) {
+    while let Some(alive) = member.upgrade() {
+        if *is_passed_over.borrow_and_update() {
             let pause = alive.pause();
             drop(alive);
             tokio::time::sleep(pause).await;
@@ -130,40 +129,23 @@ async fn watch(member: Weak<Member>) {
                 return;
             };
             if alive.answers().await {
-                alive.is_passed_over.store(false, Ordering::Release);
+                alive.is_passed_over.send_replace(false);
                 tracing::info!(target: TARGET, database = %alive.database.identity, "a database is asked again");
             } else {
                 alive.n_failures.fetch_add(1, Ordering::Relaxed);
             }
-            continue;
-        }
-        drop(alive);
-        // A caller that meets the member only when it is back must know that it was away.
-        let lost = wait_for_trouble(&member, &mut contact).await;
-        if let (true, Some(alive)) = (lost, member.upgrade()) {
+        } else if *contact.borrow_and_update() != Contact::Up {
+            // A caller that meets the member only when it is back must know that it was away.
             alive.pass_over();
+        } else {
+            drop(alive);
+            let is_there = tokio::select! {
+                changed = is_passed_over.changed() => changed.is_ok(),
+                changed = contact.changed() => changed.is_ok(),
+            };
+            if !is_there {
+                return;
+            }
         }
-    }
-}
-
-/// The time between two checks that the store still exists.
-const QUIET: Duration = Duration::from_secs(1);
-
-/// Waits until the member goes away, and says whether it did. It also ends after [`QUIET`] or after
-/// a failure.
-async fn wait_for_trouble(
-    member: &Weak<Member>,
-    contact: &mut tokio::sync::watch::Receiver<Contact>,
-) -> bool {
-    let Some(alive) = member.upgrade() else {
-        return false;
-    };
-    if *contact.borrow_and_update() != Contact::Up {
-        return true;
-    }
-    tokio::select! {
-        changed = contact.changed() => changed.is_ok() && *contact.borrow() != Contact::Up,
-        () = alive.failed.notified() => false,
-        () = tokio::time::sleep(QUIET) => false,
     }
 }
