@@ -49,7 +49,7 @@ fn write(bytes: &mut Vec<u8>, number: i64) {
     bytes.extend(u8::try_from(left));
 }
 
-/// Returns the next number of those that [`write`] has appended.
+/// Returns the next number of those that [`write()`] has appended.
 fn read<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> i64 {
     let mut number: u64 = 0;
     for (byte, shift) in bytes.zip((0..u64::BITS).step_by(7)) {
