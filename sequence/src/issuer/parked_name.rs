@@ -36,9 +36,9 @@ pub(crate) struct ParkedName {
     bytes: Box<[u8]>,
 }
 
-/// Appends a number in as few bytes as it needs: seven bits in each byte, the lowest bits first. The
-/// eighth bit says that bytes follow. The lowest bit of all is the sign, so numbers just below 0 are
-/// short, too.
+/// Appends a number in as few bytes as it needs: seven bits in each byte, the lowest bits first.
+/// The eighth bit says that bytes follow. The lowest bit of all is the sign, so numbers just below
+/// 0 are short, too.
 fn write(bytes: &mut Vec<u8>, number: i64) {
     let mut left = ((number << 1) ^ (number >> 63)).cast_unsigned();
     while left > 0x7f {
