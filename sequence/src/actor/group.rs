@@ -101,8 +101,8 @@ impl SequenceActor {
         }
     }
 
-    /// Gives up a block that a change forbids, which came while the block was on its way. The caller
-    /// who made the change has the answer already.
+    /// Gives up a block that a change forbids, which came while the block was on its way. The
+    /// caller who made the change has the answer already.
     fn give_up(&self, reserved: &Reserved) {
         let block = reserved.block;
         if self.issuer.is_strict() {

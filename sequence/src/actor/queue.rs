@@ -1,7 +1,7 @@
 //! Queues the callers that wait for numbers, and serves them from blocks.
 //!
-//! Most callers take numbers of any block. Others each want an unbroken range of their own, straight
-//! from the store. The two kinds take turns. No caller overtakes another one of its kind.
+//! Most callers take numbers of any block. Others each want an unbroken range of their own,
+//! straight from the store. The two kinds take turns. No caller overtakes another one of its kind.
 
 use std::collections::VecDeque;
 
@@ -138,8 +138,8 @@ impl Queue {
         }
     }
 
-    /// Puts callers back before all callers of their kind that came later. Each of them gets a write
-    /// of its own.
+    /// Puts callers back before all callers of their kind that came later. Each of them gets a
+    /// write of its own.
     pub(crate) fn put_back_alone(&mut self, mut earlier: Vec<Waiter>) {
         for waiter in &mut earlier {
             waiter.is_alone = true;

@@ -31,13 +31,14 @@ impl Shared {
             let state = self.publish_issuer(issuer);
             if let Some(snowflake) = issuer.snowflake() {
                 n_held += u64::from(snowflake.is_serving());
-                // A name that was not used for `park_after` may have no lease, so it does not count.
+                // A name that was not used for `park_after` may have no lease, so it does not
+                // count.
                 if issuer.idle_for(now) < self.settings.park_after {
                     shortest_lease = shortest_lease.min(snowflake.left().as_secs_f64());
                 }
             }
-            // The numbers of a period that is over, or has not begun, are of no use now. The counter
-            // of a sequence with periods issues nothing.
+            // The numbers of a period that is over, or has not begun, are of no use now. The
+            // counter of a sequence with periods issues nothing.
             if issuer.is_over() || issuer.is_ahead() || issuer.periods().is_some() {
                 return;
             }

@@ -1,4 +1,5 @@
-//! Holds the memory of one counter: what issues its numbers, and everything that outlives its actor.
+//! Holds the memory of one counter: what issues its numbers, and everything that outlives its
+//! actor.
 //!
 //! A warm call needs only the issuer's kind. All other state is behind a lock that no warm call
 //! takes and that is never held across an await. A new actor starts from the state here, so
@@ -342,8 +343,8 @@ impl Issuer {
         matches!(&*self.actor.lock(), ActorLink::Gone | ActorLink::Parked)
     }
 
-    /// Returns the term of the last owner, if the issuer is in memory and has no actor. An actor that
-    /// is started later begins a later term.
+    /// Returns the term of the last owner, if the issuer is in memory and has no actor. An actor
+    /// that is started later begins a later term.
     pub(crate) fn term_without_actor(&self) -> Option<u64> {
         // Actors are started under this lock, so none is started between the two looks.
         let link = self.actor.lock();

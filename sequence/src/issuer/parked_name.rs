@@ -37,9 +37,9 @@ pub(crate) struct ParkedName {
     bytes: Box<[u8]>,
 }
 
-/// Appends a number in as few bytes as it needs: seven bits in each byte, the lowest bits first. The
-/// eighth bit says that bytes follow. The lowest bit of all is the sign, so numbers just below 0 are
-/// short, too.
+/// Appends a number in as few bytes as it needs: seven bits in each byte, the lowest bits first.
+/// The eighth bit says that bytes follow. The lowest bit of all is the sign, so numbers just below
+/// 0 are short, too.
 fn write(bytes: &mut Vec<u8>, number: i64) {
     let mut left = ((number << 1) ^ (number >> 63)).cast_unsigned();
     while left > 0x7f {
@@ -50,7 +50,7 @@ fn write(bytes: &mut Vec<u8>, number: i64) {
     bytes.extend(u8::try_from(left));
 }
 
-/// Returns the next number of those that [`write`] has appended.
+/// Returns the next number of those that [`write()`] has appended.
 fn read<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> i64 {
     let mut number: u64 = 0;
     for (byte, shift) in bytes.zip((0..u64::BITS).step_by(7)) {

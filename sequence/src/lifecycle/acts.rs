@@ -129,9 +129,9 @@ impl Directory {
         Ok(numbers.into_iter().map(print).collect())
     }
 
-    /// Raises a floor, removes a caller's key, or retires or restores a sequence. On this replica the
-    /// change holds at once. Other replicas obey as soon as they learn of the change. A second act
-    /// of the same kind changes nothing.
+    /// Raises a floor, removes a caller's key, or retires or restores a sequence. On this replica
+    /// the change holds at once. Other replicas obey as soon as they learn of the change. The same
+    /// act for a second time changes nothing.
     ///
     /// # Errors
     /// As for [`Directory::define`].
