@@ -17,7 +17,7 @@ use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::Data;
 use actix_web::{App, Error};
-use odometer_process::metrics::{Exposition, Metrics};
+use odometer_process::metrics::Metrics;
 use odometer_sequence::Directory;
 
 use super::edge::{ConnectionBounds, Guarded, Watch};
@@ -42,7 +42,6 @@ pub fn serve(
     listener: TcpListener,
     directory: Arc<Directory>,
     metrics: Arc<Metrics>,
-    exposition: Exposition,
     config: &Config,
     connections: usize,
 ) -> io::Result<(Server, UnreportedLines)> {
@@ -63,7 +62,7 @@ pub fn serve(
         connections: (connections / workers).max(1),
     };
     let openapi = openapi::document().map_err(io::Error::other)?;
-    let http = Data::new(Http::new(directory, metrics, exposition, openapi, config));
+    let http = Data::new(Http::new(directory, metrics, openapi, config));
     let untold = UnreportedLines(http.clone());
     let all = bounds.connections.saturating_mul(workers);
     http.metrics.listener.max.set(all as f64);
