@@ -12,11 +12,14 @@ use actix_http::error::DispatchError;
 use actix_http::{HttpService, KeepAlive};
 use actix_service::{IntoServiceFactory, ServiceFactoryExt, fn_service, map_config};
 use actix_web::body::BoxBody;
-use actix_web::dev::{AppConfig, Server, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::{
+    AppConfig, Server, Service as _, ServiceFactory, ServiceRequest, ServiceResponse,
+};
 use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::Data;
 use actix_web::{App, Error};
+use futures_util::future::Either;
 use odometer_process::metrics::Metrics;
 use odometer_sequence::Directory;
 
@@ -138,11 +141,16 @@ fn application(
         InitError = (),
     >,
 > {
-    let warm = hot::Warm::new(&http, Rc::clone(&watch));
+    let warm_path = Rc::new(hot::WarmPath::new(&http, Rc::clone(&watch)));
     App::new()
         .app_data(http)
         .app_data(watch)
         .wrap(from_fn(envelope::envelope))
-        .wrap(warm)
+        .wrap_fn(
+            move |request, routes| match warm_path.answer(request.head()) {
+                Some(response) => Either::Left(ready(Ok(request.into_response(response)))),
+                None => Either::Right(routes.call(request)),
+            },
+        )
         .configure(urls::urls)
 }
