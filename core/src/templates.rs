@@ -227,11 +227,6 @@ impl Templates {
     pub fn glob(&self, index: usize) -> Option<&Glob> {
         self.0.rules.get(index).map(|rule| &rule.glob)
     }
-
-    /// Returns the definition of `[default]`.
-    pub fn default_definition(&self) -> &Definition {
-        &self.0.default
-    }
 }
 
 #[cfg(test)]

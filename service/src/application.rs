@@ -14,7 +14,7 @@ use actix_web::rt;
 use odometer_process::{
     faults::{self, Fault},
     host,
-    metrics::{Exposition, Metrics},
+    metrics::Metrics,
 };
 use odometer_sequence::{Directory, SequenceSettings};
 use odometer_store::{OpenFor, StatementBounds, StoreLimits, Stores, StoresSettings};
@@ -98,17 +98,9 @@ impl Application {
             },
             Arc::clone(&metrics),
         );
-        let exposition = metrics.exposition();
-        let upkeep = rt::spawn(run_metrics_upkeep(exposition.clone()));
-        let (server, untold) = http::serve(
-            listener,
-            Arc::clone(&directory),
-            metrics,
-            exposition,
-            config,
-            room,
-        )
-        .map_err(not_served)?;
+        let upkeep = rt::spawn(run_metrics_upkeep(Arc::clone(&metrics)));
+        let (server, untold) = http::serve(listener, Arc::clone(&directory), metrics, config, room)
+            .map_err(not_served)?;
         announce(config, address);
         Ok(Self {
             address,
@@ -223,12 +215,12 @@ fn announce(config: &Config, address: SocketAddr) {
     );
 }
 
-async fn run_metrics_upkeep(exposition: Exposition) {
+async fn run_metrics_upkeep(metrics: Arc<Metrics>) {
     let mut period = tokio::time::interval(UPKEEP_PERIOD);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
-        exposition.upkeep();
+        metrics.upkeep();
     }
 }
 

@@ -51,7 +51,7 @@ impl Bench {
     }
 
     fn count(&self, series: &str) -> f64 {
-        let text = self.metrics.exposition().render();
+        let text = self.metrics.render();
         text.lines()
             .find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
             .unwrap_or_else(|| panic!("no series {series}"))

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 
-use super::check::MAX_STEP;
+use super::check::{MAX_STEP, cut};
 use super::once::Once;
 use super::{BlockPolicy, ChangeError, Definition, DefinitionError, Kind, Order};
 use super::{Span, number, time_ordered};
@@ -332,15 +332,4 @@ fn type_of(value: &Value) -> &'static str {
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     }
-}
-
-/// Cuts a text of a caller, so that it is short enough for a reply.
-fn cut(text: &str) -> String {
-    const SHOWN: usize = 80;
-    let mut characters = text.chars();
-    let mut short: String = characters.by_ref().take(SHOWN).collect();
-    if characters.next().is_some() {
-        short.push('…');
-    }
-    short
 }

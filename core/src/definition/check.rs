@@ -272,10 +272,16 @@ fn kept<T: PartialEq + Serialize>(
 
 /// Shows a value as its definition would show it. A long value is cut.
 pub(crate) fn json<T: Serialize>(value: &T) -> String {
+    cut(&serde_json::to_string(value).unwrap_or_default())
+}
+
+/// Cuts a text of a caller, so that it is short enough for a reply.
+pub(crate) fn cut(text: &str) -> String {
     const SHOWN: usize = 80;
-    let text = serde_json::to_string(value).unwrap_or_default();
-    if text.chars().count() <= SHOWN {
-        return text;
+    let mut characters = text.chars();
+    let mut short: String = characters.by_ref().take(SHOWN).collect();
+    if characters.next().is_some() {
+        short.push('…');
     }
-    text.chars().take(SHOWN).chain(['…']).collect()
+    short
 }

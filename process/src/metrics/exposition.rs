@@ -1,8 +1,8 @@
 //! Renders what a scrape reads.
 
-use metrics_exporter_prometheus::{
-    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
+
+use super::Metrics;
 
 /// Sets the upper bounds of a reservation's buckets, in seconds: from a local SQLite write to the
 /// deadline.
@@ -16,22 +16,16 @@ const HTTP_BUCKETS_S: [f64; 16] = [
     0.1, 0.5, 1.0, 5.0, 10.0,
 ];
 
-/// The Prometheus text of a `Metrics`.
-#[derive(Clone, Debug)]
-pub struct Exposition {
-    pub(crate) handle: PrometheusHandle,
-}
-
-impl Exposition {
+impl Metrics {
     /// Returns the text of a scrape, in Prometheus text format 0.0.4.
     pub fn render(&self) -> String {
-        self.handle.render()
+        self.recorder.handle().render()
     }
 
     /// Moves recorded durations into their buckets. Run this every few seconds, because each
     /// recorded duration takes memory until the next run.
     pub fn upkeep(&self) {
-        self.handle.run_upkeep();
+        self.recorder.handle().run_upkeep();
     }
 }
 

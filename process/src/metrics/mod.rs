@@ -28,11 +28,10 @@ use parking_lot::Mutex;
 use declare::make;
 use exposition::build_recorder;
 use process::ProcessMetrics;
-use route::{RouteMetrics, STATUS_LABELS, STATUSES};
+use route::RouteMetrics;
 
 pub use cause::AbandonedCause;
 pub use database::{DatabaseMetrics, PoolMetrics, Present};
-pub use exposition::Exposition;
 pub use listener::ListenerMetrics;
 pub use redis::RedisMetrics;
 pub use route::Route;
@@ -107,13 +106,6 @@ impl Metrics {
         }
     }
 
-    /// Returns what a scrape of these metrics reads.
-    pub fn exposition(&self) -> Exposition {
-        Exposition {
-            handle: self.recorder.handle(),
-        }
-    }
-
     /// Returns the counter of numbers that were abandoned for one cause:
     /// `odometer_abandoned_numbers_total{cause}`.
     pub fn abandoned(&self, cause: AbandonedCause) -> &Counter {
@@ -150,14 +142,8 @@ impl Metrics {
     /// Returns the counter of requests that were answered:
     /// `odometer_http_requests_total{route,status}`.
     pub fn http(&self, route: Route, status: u16) -> &Counter {
-        let [requests @ .., other] = &self.route(route).requests;
-        let (cell, label) = STATUSES
-            .iter()
-            .zip(requests)
-            .zip(STATUS_LABELS)
-            .find(|((known, _), _)| **known == status)
-            .map_or((other, "other"), |((_, cell), label)| (cell, label));
-        cell.get_or_init(|| route::requests(&*self.recorder, route, label))
+        let of_route = self.route(route);
+        of_route.requests(&*self.recorder, route, status)
     }
 
     /// Returns the histogram of seconds to answer: `odometer_http_request_duration_seconds{route}`.

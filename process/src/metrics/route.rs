@@ -8,14 +8,8 @@ use super::declare::make;
 use crate::words::words;
 
 /// Lists the statuses that the contract knows, the commonest first.
-pub(crate) const STATUSES: [u16; 17] = [
+const STATUSES: [u16; 17] = [
     200, 201, 204, 304, 400, 401, 403, 404, 405, 409, 410, 412, 413, 415, 431, 500, 503,
-];
-
-/// Lists the text of each of `STATUSES`, and at the end the text for any other status.
-pub(crate) const STATUS_LABELS: [&str; STATUSES.len() + 1] = [
-    "200", "201", "204", "304", "400", "401", "403", "404", "405", "409", "410", "412", "413",
-    "415", "431", "500", "503", "other",
 ];
 
 words! {
@@ -66,14 +60,15 @@ words! {
 }
 
 pub(crate) struct RouteMetrics {
-    pub(crate) requests: [OnceLock<Counter>; STATUS_LABELS.len()],
+    /// The counter of each of `STATUSES`, and at the end the counter of any other status.
+    requests: [OnceLock<Counter>; STATUSES.len() + 1],
     pub(crate) duration: Histogram,
 }
 
 impl RouteMetrics {
     pub(crate) fn make(recorder: &dyn Recorder, route: Route) -> Self {
         let made = Self {
-            requests: [const { OnceLock::new() }; STATUS_LABELS.len()],
+            requests: [const { OnceLock::new() }; STATUSES.len() + 1],
             duration: make(
                 recorder,
                 "odometer_http_request_duration_seconds",
@@ -82,18 +77,27 @@ impl RouteMetrics {
             ),
         };
         // A first scrape shows each route. The other statuses come with their first request.
-        let [ok, ..] = &made.requests;
-        ok.get_or_init(|| requests(recorder, route, "200"));
+        made.requests(recorder, route, 200);
         made
     }
-}
 
-/// Makes the counter of the requests of a route that were answered with one status.
-pub(crate) fn requests(recorder: &dyn Recorder, route: Route, status: &'static str) -> Counter {
-    let labels = [
-        Label::new("route", route.word()),
-        Label::new("status", status),
-    ];
-    let name = "odometer_http_requests_total";
-    make(recorder, name, &["Requests answered."], &labels)
+    /// Returns the counter of the requests of this route that were answered with one status.
+    pub(crate) fn requests(&self, recorder: &dyn Recorder, route: Route, status: u16) -> &Counter {
+        let [counters @ .., other] = &self.requests;
+        let mut known = STATUSES.iter().zip(counters);
+        let known = known.find(|(known, _)| **known == status);
+        let counter = known.map_or(other, |(_, counter)| counter);
+        counter.get_or_init(|| {
+            let status = match known {
+                Some((status, _)) => status.to_string(),
+                None => "other".to_owned(),
+            };
+            let labels = [
+                Label::new("route", route.word()),
+                Label::new("status", status),
+            ];
+            let name = "odometer_http_requests_total";
+            make(recorder, name, &["Requests answered."], &labels)
+        })
+    }
 }

@@ -12,9 +12,8 @@ fn durations_are_exported_as_histograms() {
     let metrics = Metrics::new();
     metrics.reservation_duration.record(0.003);
     metrics.http_duration(Route::Next).record(0.000_02);
-    let exposition = metrics.exposition();
-    exposition.upkeep();
-    let text = exposition.render();
+    metrics.upkeep();
+    let text = metrics.render();
     for name in [
         "odometer_reservation_duration_seconds",
         "odometer_http_request_duration_seconds",
@@ -42,7 +41,7 @@ fn durations_are_exported_as_histograms() {
 fn every_metric_of_the_design_is_in_a_first_scrape_with_one_sequence() {
     let metrics = Metrics::new();
     metrics.sequence("orders").issued.increment(3);
-    let text = metrics.exposition().render();
+    let text = metrics.render();
     let mut wanted = vec![
         "odometer_numbers_issued_total{sequence=\"orders\"}".to_owned(),
         "odometer_block_size{sequence=\"orders\"}".to_owned(),
@@ -93,7 +92,7 @@ fn every_metric_of_the_design_is_in_a_first_scrape_with_one_sequence() {
 
 #[test]
 fn a_least_value_of_nothing_is_infinite() {
-    let text = Metrics::new().exposition().render();
+    let text = Metrics::new().render();
     for series in [
         "odometer_shortest_reserve_ratio",
         "odometer_shortest_reserve_seconds",
@@ -114,7 +113,7 @@ fn handles_count_where_their_labels_say() {
         metrics.http(route, 503).increment(index);
         metrics.http(route, 299).increment(10 * index);
     }
-    let text = metrics.exposition().render();
+    let text = metrics.render();
     for (index, cause) in (1..).zip(AbandonedCause::ALL) {
         let label = cause.word();
         let series = format!("odometer_abandoned_numbers_total{{cause=\"{label}\"}}");
@@ -138,7 +137,7 @@ fn names_beyond_the_bound_count_together() {
         sequence.issued.increment(1);
         sequence.block_size.set(5.0);
     }
-    let text = metrics.exposition().render();
+    let text = metrics.render();
     for (name, issued) in [("a", 2.0), ("b", 1.0), ("_other", 2.0)] {
         let series = format!("odometer_numbers_issued_total{{sequence=\"{name}\"}}");
         assert_eq!(value(&text, &series), Some(issued), "{series}");
@@ -151,6 +150,6 @@ fn two_sets_of_metrics_do_not_meet() {
     let (one, other) = (Metrics::new(), Metrics::new());
     one.reserved.increment(1);
     let series = "odometer_reservations_total{outcome=\"reserved\"}";
-    assert_eq!(value(&one.exposition().render(), series), Some(1.0));
-    assert_eq!(value(&other.exposition().render(), series), Some(0.0));
+    assert_eq!(value(&one.render(), series), Some(1.0));
+    assert_eq!(value(&other.render(), series), Some(0.0));
 }

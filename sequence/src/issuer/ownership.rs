@@ -96,7 +96,7 @@ mod tests {
         assert!(former.publish(reserved(&metrics)).is_none());
         assert!(present.publish(reserved(&metrics)).is_some());
         let abandoned = "odometer_abandoned_numbers_total{cause=\"actor_died\"} 25";
-        let scrape = metrics.exposition().render();
+        let scrape = metrics.render();
         assert!(scrape.contains(abandoned), "{scrape}");
     }
 }

@@ -180,7 +180,7 @@ fn created(
 mod tests {
     use odometer_core::snowflake::{High, Layout};
 
-    use super::super::tests::File;
+    use super::super::tests::{File, of_default};
     use super::*;
 
     fn name(text: &str) -> SequenceName {
@@ -242,8 +242,8 @@ mod tests {
             ("ODOMETER_DEFAULT__KIND", "snowflake"),
             ("ODOMETER_DEFAULT__LAYOUT__WORKER", "9"),
         ];
-        let default = File::with("").load_with(given).unwrap().templates;
-        let layout = default.default_definition().layout.unwrap();
+        let config = File::with("").load_with(given).unwrap();
+        let layout = of_default(&config).layout.unwrap();
         assert_eq!((layout.worker, layout.sequence), (9, 12));
     }
 

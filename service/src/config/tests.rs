@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 
-use std::fs;
+use std::{fs, sync::Arc};
 
-use odometer_core::definition::Definition;
+use odometer_core::{definition::Definition, name::SequenceName};
 
 use super::*;
 
@@ -61,16 +61,19 @@ impl File {
     }
 }
 
+/// Returns what a name that fits no template is created from.
+pub(crate) fn of_default(config: &Config) -> Arc<Definition> {
+    let name = SequenceName::parse("other").unwrap();
+    config.templates.created_with(&name).unwrap()
+}
+
 #[test]
 fn with_nothing_said_the_defaults_hold() {
     let config = from_environment([]).unwrap();
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.database_url.expose(), "sqlite:odometer.db");
     assert_eq!(config.unknown, Unknown::Create);
-    assert_eq!(
-        *config.templates.default_definition(),
-        Definition::default()
-    );
+    assert_eq!(*of_default(&config), Definition::default());
     assert_eq!(config.limits.waiters, 16_384);
     assert_eq!(config.limits.body, 16_384);
     assert_eq!(config.refill.deadline, Duration::from_secs(5));
@@ -417,7 +420,7 @@ fn the_template_is_checked_like_a_definition() {
             ("ODOMETER_DEFAULT__DESCRIPTION", "2026"),
         ])
         .unwrap();
-    let default = config.templates.default_definition();
+    let default = of_default(&config);
     assert_eq!(default.start, 1000);
     assert_eq!(default.max, 5_000_000);
     assert_eq!(default.step, 2);

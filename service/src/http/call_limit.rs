@@ -3,16 +3,16 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use metrics::{Counter, Gauge};
+use odometer_process::metrics::Present;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::{Code, Problem};
 
 /// The calls that are being answered, with the most that there may be.
 pub(crate) struct CallLimit {
-    now: AtomicUsize,
-    limit: usize,
+    free: Arc<Semaphore>,
     gauge: Gauge,
     refused: Counter,
 }
@@ -22,8 +22,7 @@ impl CallLimit {
     /// above.
     pub(crate) fn new(limit: usize, gauge: Gauge, refused: Counter) -> Self {
         Self {
-            now: AtomicUsize::new(0),
-            limit,
+            free: Arc::new(Semaphore::new(limit)),
             gauge,
             refused,
         }
@@ -33,27 +32,23 @@ impl CallLimit {
     ///
     /// # Errors
     /// All slots are taken.
-    pub(crate) fn admit(self: &Arc<Self>) -> Result<CallSlot, Problem> {
-        let before = self.now.fetch_add(1, Ordering::Relaxed);
-        self.gauge.increment(1.0);
-        let place = CallSlot(Arc::clone(self));
-        if before < self.limit {
-            return Ok(place);
-        }
-        self.refused.increment(1);
-        let detail = "`limits.in_flight` calls are being answered already; try again.";
-        Err(Problem::new(Code::Overloaded, detail))
+    pub(crate) fn admit(&self) -> Result<CallSlot, Problem> {
+        let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() else {
+            self.refused.increment(1);
+            let detail = "`limits.in_flight` calls are being answered already; try again.";
+            return Err(Problem::new(Code::Overloaded, detail));
+        };
+        Ok(CallSlot {
+            _slot: slot,
+            _present: Present::of(&self.gauge),
+        })
     }
 }
 
 /// A slot among the calls being answered. The slot is free again when this is dropped.
-pub(crate) struct CallSlot(Arc<CallLimit>);
-
-impl Drop for CallSlot {
-    fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Ordering::Relaxed);
-        self.0.gauge.decrement(1.0);
-    }
+pub(crate) struct CallSlot {
+    _slot: OwnedSemaphorePermit,
+    _present: Present,
 }
 
 /// The slot of one call. The call leaves it while it only waits.

@@ -76,7 +76,7 @@ pub(crate) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)
 )]
 pub(crate) async fn metrics(http: Data<Http>) -> HttpResponse {
     http.directory.publish_metrics();
-    reply(PROMETHEUS, http.exposition.render())
+    reply(PROMETHEUS, http.metrics.render())
 }
 
 /// This description.

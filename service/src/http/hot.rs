@@ -6,22 +6,17 @@
 //! reply that `numbers::next` would have given.
 
 use std::cell::Cell;
-use std::future::{Ready, ready};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use actix_web::body::BoxBody;
-use actix_web::dev::{
-    RequestHead, Service, ServiceRequest, ServiceResponse, Transform, forward_ready,
-};
+use actix_web::HttpResponse;
+use actix_web::dev::RequestHead;
 use actix_web::http::Method;
 use actix_web::http::header::HeaderValue;
-use actix_web::{Error, HttpResponse};
-use futures_util::future::Either;
 use metrics::{Counter, Histogram};
 use odometer_core::period::Period;
-use odometer_process::metrics::{Metrics, Route};
+use odometer_process::metrics::Route;
 use odometer_sequence::Directory;
 
 use super::edge::Watch;
@@ -38,77 +33,30 @@ use super::{
 /// number.
 const SAMPLE: u32 = 64;
 
-/// Puts the warm path in front of an application.
-pub(crate) struct Warm {
-    directory: Arc<Directory>,
-    metrics: Arc<Metrics>,
-    watch: Rc<Watch>,
-}
-
-impl Warm {
-    /// Returns the warm path of this service for one worker. `watch` watches the worker's
-    /// connections.
-    pub(crate) fn new(http: &Http, watch: Rc<Watch>) -> Self {
-        Self {
-            watch,
-            directory: Arc::clone(&http.directory),
-            metrics: Arc::clone(&http.metrics),
-        }
-    }
-}
-
-impl<S> Transform<S, ServiceRequest> for Warm
-where
-    S: Service<ServiceRequest, Response = ServiceResponse<BoxBody>, Error = Error>,
-{
-    type Response = ServiceResponse<BoxBody>;
-    type Error = Error;
-    type Transform = WarmFirst<S>;
-    type InitError = ();
-    type Future = Ready<Result<Self::Transform, Self::InitError>>;
-
-    fn new_transform(&self, rest: S) -> Self::Future {
-        ready(Ok(WarmFirst {
-            watch: Rc::clone(&self.watch),
-            directory: Arc::clone(&self.directory),
-            answered: self.metrics.http(Route::Next, 200).clone(),
-            duration: self.metrics.http_duration(Route::Next).clone(),
-            until_sample: Cell::new(SAMPLE),
-            rest,
-        }))
-    }
-}
-
-/// The application behind the warm path. Each worker has one.
-pub(crate) struct WarmFirst<S> {
+/// The warm path of one worker.
+pub(crate) struct WarmPath {
     directory: Arc<Directory>,
     watch: Rc<Watch>,
     answered: Counter,
     duration: Histogram,
     until_sample: Cell<u32>,
-    rest: S,
 }
 
-impl<S> Service<ServiceRequest> for WarmFirst<S>
-where
-    S: Service<ServiceRequest, Response = ServiceResponse<BoxBody>, Error = Error>,
-{
-    type Response = ServiceResponse<BoxBody>;
-    type Error = Error;
-    type Future = Either<Ready<Result<Self::Response, Self::Error>>, S::Future>;
-
-    forward_ready!(rest);
-
-    fn call(&self, request: ServiceRequest) -> Self::Future {
-        match self.answer(request.head()) {
-            Some(response) => Either::Left(ready(Ok(request.into_response(response)))),
-            None => Either::Right(self.rest.call(request)),
+impl WarmPath {
+    /// Returns the warm path of this service for one worker. `watch` watches the worker's
+    /// connections.
+    pub(crate) fn new(http: &Http, watch: Rc<Watch>) -> Self {
+        Self {
+            directory: Arc::clone(&http.directory),
+            watch,
+            answered: http.metrics.http(Route::Next, 200).clone(),
+            duration: http.metrics.http_duration(Route::Next).clone(),
+            until_sample: Cell::new(SAMPLE),
         }
     }
-}
 
-impl<S> WarmFirst<S> {
-    fn answer(&self, head: &RequestHead) -> Option<HttpResponse> {
+    /// Answers a call, or returns `None` for a call that has to go on to the routes.
+    pub(crate) fn answer(&self, head: &RequestHead) -> Option<HttpResponse> {
         // While the service stops, or while connections are scarce, each reply ends its connection.
         // The envelope does that.
         if self.directory.is_draining() || self.watch.is_crowded() {

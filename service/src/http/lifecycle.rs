@@ -147,7 +147,7 @@ pub(crate) async fn restore((request, payload, http): Call) -> Result<HttpRespon
     path = "/v1/sequences/{name}/periods/{key}",
     operation_id = "removePeriod",
     tag = "sequences",
-    params(PeriodPath, IfMatch),
+    params(SequencePath, PeriodPath, IfMatch),
     responses((status = 204, description = "Removed, now or before.",
         headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
     security((), ("adminToken" = []))

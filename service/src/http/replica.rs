@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::payload::{
     self,
-    parameters::{LiveSequencesQuery, SequencePath, ShownPeriodQuery},
+    parameters::{PageQuery, PartQuery, SequencePath, ShownPeriodQuery},
     values,
 };
 use super::problem::Problem;
@@ -206,7 +206,7 @@ pub(crate) async fn replica(
     path = "/v1/replica/sequences",
     operation_id = "listLiveSequences",
     tag = "operation",
-    params(LiveSequencesQuery),
+    params(PartQuery, PageQuery),
     responses((status = 200, description = "A page, from memory alone; names that came in the last \
         moments may be missing.", body = LivePageReply))
 )]

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::payload::{
     self,
     parameters::{
-        DryRunQuery, IfMatch, IfNoneMatch, SequencePath, SequencesQuery, ShownPeriodQuery,
+        DryRunQuery, IfMatch, IfNoneMatch, PageQuery, PrefixQuery, SequencePath, ShownPeriodQuery,
     },
     values,
 };
@@ -195,7 +195,7 @@ pub(crate) struct DefinedReply {
     path = "/v1/sequences",
     operation_id = "listSequences",
     tag = "sequences",
-    params(SequencesQuery),
+    params(PrefixQuery, PageQuery),
     responses((status = 200, description = "A page of definitions.", body = SequencePageReply))
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {

@@ -12,12 +12,15 @@ use actix_http::error::DispatchError;
 use actix_http::{HttpService, KeepAlive};
 use actix_service::{IntoServiceFactory, ServiceFactoryExt, fn_service, map_config};
 use actix_web::body::BoxBody;
-use actix_web::dev::{AppConfig, Server, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::{
+    AppConfig, Server, Service as _, ServiceFactory, ServiceRequest, ServiceResponse,
+};
 use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::Data;
 use actix_web::{App, Error};
-use odometer_process::metrics::{Exposition, Metrics};
+use futures_util::future::Either;
+use odometer_process::metrics::Metrics;
 use odometer_sequence::Directory;
 
 use super::edge::{ConnectionBounds, Guarded, Watch};
@@ -42,7 +45,6 @@ pub fn serve(
     listener: TcpListener,
     directory: Arc<Directory>,
     metrics: Arc<Metrics>,
-    exposition: Exposition,
     config: &Config,
     connections: usize,
 ) -> io::Result<(Server, UnreportedLines)> {
@@ -63,7 +65,7 @@ pub fn serve(
         connections: (connections / workers).max(1),
     };
     let openapi = openapi::document().map_err(io::Error::other)?;
-    let http = Data::new(Http::new(directory, metrics, exposition, openapi, config));
+    let http = Data::new(Http::new(directory, metrics, openapi, config));
     let untold = UnreportedLines(http.clone());
     let all = bounds.connections.saturating_mul(workers);
     http.metrics.listener.max.set(all as f64);
@@ -139,11 +141,16 @@ fn application(
         InitError = (),
     >,
 > {
-    let warm = hot::Warm::new(&http, Rc::clone(&watch));
+    let warm_path = Rc::new(hot::WarmPath::new(&http, Rc::clone(&watch)));
     App::new()
         .app_data(http)
         .app_data(watch)
         .wrap(from_fn(envelope::envelope))
-        .wrap(warm)
+        .wrap_fn(
+            move |request, routes| match warm_path.answer(request.head()) {
+                Some(response) => Either::Left(ready(Ok(request.into_response(response)))),
+                None => Either::Right(routes.call(request)),
+            },
+        )
         .configure(urls::urls)
 }

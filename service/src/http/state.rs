@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use actix_web::HttpRequest;
 use actix_web::web::{Bytes, Data, Payload};
-use odometer_process::metrics::{Exposition, Metrics};
+use odometer_process::metrics::Metrics;
 use odometer_sequence::Directory;
 
 use super::administration::Administration;
@@ -23,7 +23,6 @@ pub(crate) type Call = (HttpRequest, Payload, Data<Http>);
 pub(crate) struct Http {
     pub(crate) directory: Arc<Directory>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) exposition: Exposition,
     pub(crate) body: body::BodyLimits,
     pub(crate) administration: Administration,
     pub(crate) hosts: Hosts,
@@ -41,7 +40,6 @@ impl Http {
     pub(crate) fn new(
         directory: Arc<Directory>,
         metrics: Arc<Metrics>,
-        exposition: Exposition,
         openapi: Bytes,
         config: &Config,
     ) -> Self {
@@ -57,7 +55,6 @@ impl Http {
         Self {
             directory,
             metrics,
-            exposition,
             body: body::BodyLimits {
                 limit: config.limits.body,
                 timeout: config.http.body,

@@ -98,7 +98,7 @@ pub(crate) async fn lease((request, payload, http): Call) -> Result<HttpResponse
     path = "/v1/workers/{pool}/{worker}/renew",
     operation_id = "renewWorker",
     tag = "workers",
-    params(WorkerPath, LeaseHeader),
+    params(PoolPath, WorkerPath, LeaseHeader),
     request_body(content = WorkerRenewalRequest, content_type = "application/json",
         description = "Nothing, or for how long."),
     responses((status = 200, description = "Renewed; the token stays the same.",
@@ -124,7 +124,7 @@ pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse
     path = "/v1/workers/{pool}/{worker}",
     operation_id = "returnWorker",
     tag = "workers",
-    params(WorkerPath, LeaseHeader),
+    params(PoolPath, WorkerPath, LeaseHeader),
     request_body(content = WorkerReturnRequest, content_type = "application/json",
         description = "Nothing, or from when on no time was used."),
     responses((status = 204, description = "Given back, now or before."))

@@ -132,7 +132,8 @@ fn a_walk_that_is_not_as_listed_is_refused() {
     assert_eq!(compared_with_both(&more, &listed), expected);
     // Only a call in a store of several databases passes one function more.
     let expected = line("store/src/b.rs: more (several)", "");
-    assert_eq!(compared(&[listed.clone()], &[more], &listed), expected);
+    let one = std::slice::from_ref(&listed);
+    assert_eq!(compared(one, &[more], &listed), expected);
 }
 
 #[test]

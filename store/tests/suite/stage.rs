@@ -187,7 +187,7 @@ impl Stage {
     }
 
     fn counted(&self, name: &str) -> u64 {
-        let scrape = self.metrics.exposition().render();
+        let scrape = self.metrics.render();
         let value = scrape.lines().find_map(|line| line.strip_prefix(name));
         value.map_or(0, |value| value.parse().expect("a number"))
     }

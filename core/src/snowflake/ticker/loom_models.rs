@@ -131,7 +131,7 @@ fn takes_and_a_batch_never_share_an_id() {
 fn a_take_in_two_steps_is_found_out() {
     model_of_takes(High::Worker, |ticker, count| {
         let word = ticker.word.load();
-        ticker.word.open(word + count);
+        ticker.word.swap(word + count);
         let first = ticker.shape.position(word);
         (first..first + count)
             .map(|position| (1, position))

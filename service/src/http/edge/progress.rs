@@ -249,21 +249,20 @@ impl ConnectionProgress {
     /// Returns the tick since which nothing is asked and nothing is answered, or `None` if the
     /// connection is in use.
     pub(crate) fn idle_since(&self) -> Option<u32> {
-        let is_idle = self.unread.get() == 0
-            && !self.is_writing.get()
-            && self.answering.get().is_none()
-            && self.cut.get().is_none();
+        let is_idle = self.unread.get() == 0 && self.is_at_rest();
         is_idle.then(|| self.moved.get())
     }
 
     /// Returns the tick since which the head of a request arrives without coming to its end, or
     /// `None`.
     pub(crate) fn asking_since(&self) -> Option<u32> {
-        let is_asking = self.unread.get() > 0
-            && !self.is_writing.get()
-            && self.answering.get().is_none()
-            && self.cut.get().is_none();
+        let is_asking = self.unread.get() > 0 && self.is_at_rest();
         is_asking.then(|| self.asked.get())
+    }
+
+    /// Returns whether nothing is answered or written, and the connection is not to end.
+    fn is_at_rest(&self) -> bool {
+        !self.is_writing.get() && self.answering.get().is_none() && self.cut.get().is_none()
     }
 
     /// Returns why this connection is over at tick `now`, or `None` if it is not.

@@ -25,8 +25,6 @@ pub(crate) struct AnySequencePath {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(crate) struct PeriodPath {
-    /// The sequence.
-    name: SequenceName,
     /// The caller's key.
     key: values::Period,
 }
@@ -41,8 +39,6 @@ pub(crate) struct PoolPath {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(crate) struct WorkerPath {
-    /// The pool.
-    pool: SequenceName,
     /// The worker id that was leased.
     worker: WorkerId,
 }
@@ -96,30 +92,27 @@ pub(crate) struct ExplainQuery {
 
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct SequencesQuery {
+pub(crate) struct PrefixQuery {
     /// Only names that begin like this.
     #[param(pattern = "^([A-Za-z0-9][A-Za-z0-9._:-]{0,127})?$", example = "ord")]
     prefix: Option<String>,
-    /// Only names that sort after this one: the `next` of the previous page.
-    #[param(
-        pattern = "^([A-Za-z0-9][A-Za-z0-9._:-]{0,127})?$",
-        example = "billing"
-    )]
-    after: Option<String>,
-    /// How many at most. Without it, 100.
-    #[param(minimum = 1, maximum = 1000, example = 100)]
-    limit: Option<u64>,
 }
 
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct LiveSequencesQuery {
+pub(crate) struct PartQuery {
     /// Only names that contain this.
     #[param(
         pattern = "^([A-Za-z0-9._:-]{0,127}|[A-Za-z0-9][A-Za-z0-9._:-]{127})$",
         example = "ord"
     )]
     contains: Option<String>,
+}
+
+/// Which page of names a caller asks for.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageQuery {
     /// Only names that sort after this one: the `next` of the previous page.
     #[param(
         pattern = "^([A-Za-z0-9][A-Za-z0-9._:-]{0,127})?$",
