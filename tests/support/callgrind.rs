@@ -21,13 +21,18 @@ const VGDB: &str = "/usr/bin/vgdb";
 /// The start of the names of the files that valgrind writes.
 const WRITTEN: &str = "counted";
 const LIMIT: Duration = Duration::from_secs(120);
-/// The functions that ask the C library for memory.
-const ALLOCATORS: [&str; 5] = [
+/// The functions that ask for memory: those of the C library, and those of the program's allocator.
+const ALLOCATORS: [&str; 10] = [
     "malloc",
     "calloc",
     "realloc",
     "posix_memalign",
     "aligned_alloc",
+    "_rjem_malloc",
+    "_rjem_mallocx",
+    "_rjem_calloc",
+    "_rjem_realloc",
+    "_rjem_rallocx",
 ];
 
 /// One process under valgrind, and the directory for its counts.
@@ -40,7 +45,7 @@ pub struct Callgrind {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Counted {
     pub instructions: u64,
-    /// Calls to the C library for memory.
+    /// Calls for memory.
     pub allocations: u64,
 }
 
