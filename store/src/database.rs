@@ -146,11 +146,8 @@ impl Database {
             .map_err(|error| fitness_of(&error.into()))?;
         let connection = Arc::new(connection);
         let (store, went_back) = (Arc::clone(&identity.label.store), counted.went_back.clone());
-        let heartbeat = if is_serving {
-            Heartbeat::new(Arc::clone(&holder), store, went_back)
-        } else {
-            Heartbeat::of_command(Arc::clone(&holder), store, went_back)
-        };
+        let mut heartbeat = Heartbeat::new(Arc::clone(&holder), store, went_back);
+        heartbeat.has_row = is_serving;
         let heartbeat = Arc::new(heartbeat);
         let (journal, writing) = Journal::new(
             Arc::clone(&connection),
@@ -205,7 +202,11 @@ impl Database {
             &settings.statement,
             self.fatal.clone(),
             (counted.up.clone(), counted.durability_weak.clone()),
-            MonitoredTables::new(target, self.identity.clone(), settings.clone()),
+            MonitoredTables {
+                target,
+                identity: self.identity.clone(),
+                limits: settings.clone(),
+            },
             Refresher::new(self, tell, process.recoveries.clone()),
         );
         first_look(&self.connection).await;

@@ -20,19 +20,9 @@ use crate::{
 
 /// The tables of one database, as its monitor asks for them.
 pub(crate) struct MonitoredTables {
-    target: Target,
-    identity: DatabaseIdentity,
-    limits: StoreLimits,
-}
-
-impl MonitoredTables {
-    pub(crate) fn new(target: Target, identity: DatabaseIdentity, limits: StoreLimits) -> Self {
-        Self {
-            target,
-            identity,
-            limits,
-        }
-    }
+    pub(crate) target: Target,
+    pub(crate) identity: DatabaseIdentity,
+    pub(crate) limits: StoreLimits,
 }
 
 impl Tables for MonitoredTables {

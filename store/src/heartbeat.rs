@@ -85,8 +85,10 @@ pub(crate) struct Heartbeat {
     went_back: Gauge,
     /// The name of the store.
     store: Arc<str>,
-    /// Whether this process has a row. A command has none.
-    has_row: bool,
+    /// Whether this process has a row. A command has none, so its guards always hold. It has seen
+    /// nothing of the store before, so it cannot notice that the store went back. Replicas notice
+    /// it.
+    pub(crate) has_row: bool,
     state: Mutex<HeartbeatState>,
 }
 
@@ -163,16 +165,6 @@ impl Heartbeat {
             store,
             has_row: true,
             state: Mutex::default(),
-        }
-    }
-
-    /// Makes the heartbeat of a command, which has no row, so its guards always hold. The command
-    /// has seen nothing of the store before, so it cannot notice that the store went back. Replicas
-    /// notice it.
-    pub(crate) fn of_command(holder: Arc<str>, store: Arc<str>, went_back: Gauge) -> Self {
-        Self {
-            has_row: false,
-            ..Self::new(holder, store, went_back)
         }
     }
 

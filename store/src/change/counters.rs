@@ -9,13 +9,12 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait},
 };
 
-pub(crate) use crate::rows::counter::update;
 use crate::{
     change::request::Act,
     outcome::Snapshot,
     rows::{
         catalog::{LIVE, NO_PERIOD, REMOVED},
-        counter::{self as counter_row, add_one},
+        counter::{self as counter_row, add_one, update},
     },
 };
 

@@ -32,7 +32,7 @@ use crate::{
     reservation::{
         attempts::Reservation,
         counter_read::{ReadCounter, StrictIn},
-        request::{ReserveRequest, Reserved, Want},
+        request::{ReserveRequest, Reserved},
     },
     rows::counter::GuardedCounter,
 };
@@ -384,11 +384,8 @@ impl<'a> StrictReservation<'a> {
     }
 
     pub(crate) fn demand(&self, stored: Option<f64>) -> Demand {
-        let told = match &self.request.want {
-            Want::Strict { demand, .. } => Some(*demand),
-            Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
-        };
-        self.counter.demand(told, stored)
+        let told = self.request.want.demand();
+        self.counter.demand(told.copied(), stored)
     }
 
     pub(crate) fn row(&self) -> Result<GuardedCounter, StoreError> {

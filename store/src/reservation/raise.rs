@@ -93,10 +93,7 @@ impl Reservation<'_> {
     ) -> Attempted<Reserved> {
         let counter = self.database.guarded(&self.counter, guard);
         let seen = known.seen;
-        let rate = match &self.request.want {
-            Want::Refill(demand) if !self.request.is_first => Some(demand.rates.average()),
-            Want::Refill(_) | Want::Exactly(_) | Want::Strict { .. } | Want::Handover(_) => None,
-        };
+        let rate = self.rate();
         let outcome = self
             .database
             .connection
@@ -126,6 +123,13 @@ impl Reservation<'_> {
                 Err(failure.into())
             }
         }
+    }
+
+    /// Returns the rate to store with the counter.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        let demand = self.request.want.demand();
+        let demand = demand.filter(|_| !self.request.is_first);
+        demand.map(|demand| demand.rates.average())
     }
 
     /// Counts a conflict. The next attempt reads the counter first.

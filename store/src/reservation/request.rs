@@ -76,6 +76,14 @@ impl Want {
         matches!(self, Self::Refill(demand) if demand.waited_for == 0)
     }
 
+    /// Returns the demand of the callers, if the actor measures it.
+    pub(crate) fn demand(&self) -> Option<&Demand> {
+        match self {
+            Self::Refill(demand) | Self::Strict { demand, .. } => Some(demand),
+            Self::Exactly(_) | Self::Handover(_) => None,
+        }
+    }
+
     /// Refuses a handover of more than 1/4096 of the `left` numbers.
     ///
     /// # Errors

@@ -122,11 +122,4 @@ impl Reservation<'_> {
             }
         }
     }
-
-    fn rate(&self) -> Option<f64> {
-        match &self.request.want {
-            Want::Strict { demand, .. } if !self.request.is_first => Some(demand.rates.average()),
-            Want::Strict { .. } | Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
-        }
-    }
 }

@@ -20,6 +20,7 @@ use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::stripe_constraints::counts_alike;
 use crate::rows::{
     catalog::{self, CatalogEntry, NO_PERIOD},
+    counter::update,
     creation_baseline::CreationBaseline,
     sequence::SequenceRow,
 };
@@ -161,7 +162,7 @@ impl Repair {
         let Some(next_value) = counted.on_grid(reached) else {
             return Ok(Creation::MissingCounter);
         };
-        counters::update(&whole)
+        update(&whole)
             .col_expr(counter::Column::Floor, Expr::val(floor))
             .col_expr(counter::Column::NextValue, Expr::val(next_value))
             .exec(transaction)
