@@ -332,8 +332,7 @@ impl Stores {
         else {
             return Err(StoreError::NotFound);
         };
-        let created = wanted.create_at(template, now_ms());
-        let definition = created.map_err(StoreError::Definition)?;
+        let definition = wanted.create_at(template, now_ms())?;
         let index = self.index_for(&definition)?;
         let store = self.at(index);
         if index > 0 && !faults::is(Fault::NoClaims) {
