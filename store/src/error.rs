@@ -47,7 +47,7 @@ pub enum StoreError {
     #[error("not for this kind of sequence")]
     NotForKind,
     #[error("{0}")]
-    Definition(DefinitionError),
+    Definition(#[from] DefinitionError),
     #[error("the sequence exists")]
     AlreadyExists,
     #[error("the sequence is at version {current}")]

@@ -138,23 +138,16 @@ impl Stores {
         if definition.store != **store {
             Arc::make_mut(&mut definition).store = store.to_string();
         }
-        match self.at(0).claim(name, &definition).await? {
-            LocalPlacement::Elsewhere(claimed) if claimed.store == definition.store => {
-                Ok(self.found(name, index))
-            }
-            LocalPlacement::Here(_)
-            | LocalPlacement::Elsewhere(_)
-            | LocalPlacement::WrongInstallation
-            | LocalPlacement::Nowhere => {
-                tracing::error!(
-                    target: TARGET,
-                    sequence = name.as_str(),
-                    store = definition.store,
-                    "a sequence of this name lives in another store as well: that one counts on"
-                );
-                Err(StoreError::Unavailable)
-            }
+        if self.claim(name, &definition, index).await? {
+            return Ok(self.found(name, index));
         }
+        tracing::error!(
+            target: TARGET,
+            sequence = name.as_str(),
+            store = definition.store,
+            "a sequence of this name lives in another store as well: that one counts on"
+        );
+        Err(StoreError::Unavailable)
     }
 
     /// Returns the other store that has a name's row, and the row's definition. If no store has the
@@ -266,7 +259,8 @@ impl Stores {
         Ok(self.claim(name, template, index).await?.then_some(index))
     }
 
-    /// Claims a name for a store. Returns false if another replica was faster.
+    /// Claims a name for a store. Returns false if another store has it: another replica was
+    /// faster, or the name lives in the default store.
     async fn claim(
         &self,
         name: &SequenceName,
@@ -338,8 +332,7 @@ impl Stores {
         else {
             return Err(StoreError::NotFound);
         };
-        let created = wanted.create_at(template, now_ms());
-        let definition = created.map_err(StoreError::Definition)?;
+        let definition = wanted.create_at(template, now_ms())?;
         let index = self.index_for(&definition)?;
         let store = self.at(index);
         if index > 0 && !faults::is(Fault::NoClaims) {

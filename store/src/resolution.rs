@@ -114,9 +114,7 @@ impl Database {
         definition: &Arc<Definition>,
         last_seen: Option<SeenCounter>,
     ) -> Result<ReadCounter, StoreError> {
-        definition
-            .check_time(now_ms())
-            .map_err(StoreError::Definition)?;
+        definition.check_time(now_ms())?;
         let above = last_seen.map_or(0, |seen| seen.next_value);
         let new = NewName {
             name: name.clone(),

@@ -78,9 +78,7 @@ pub(crate) fn decide(
         rules.used(parts, &definition, &counter),
     )?;
     if after.definition != before.definition {
-        rules
-            .admit(&after.definition)
-            .map_err(StoreError::Definition)?;
+        rules.admit(&after.definition)?;
     }
     let is_caught_up = parts
         .iter()
@@ -123,9 +121,8 @@ fn creation(
     if parts.iter().any(is_full) {
         return Err(StoreError::TooMany { limit });
     }
-    let created = wanted.create_at(template, now_ms());
-    let definition = created.map_err(StoreError::Definition)?;
-    rules.admit(&definition).map_err(StoreError::Definition)?;
+    let definition = wanted.create_at(template, now_ms())?;
+    rules.admit(&definition)?;
     let mut next_value = definition.start;
     for part in parts {
         // A name that was seen here and is gone is created only above what was seen of it.
@@ -205,8 +202,8 @@ fn after(
     match act {
         Act::Define { change, .. } => {
             let issued = used.issued && !faults::is(Fault::FormatsRepeat);
-            let definition = change.apply(&before.definition, used.highest, issued);
-            after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
+            let definition = change.apply(&before.definition, used.highest, issued)?;
+            after.definition = Arc::new(definition);
         }
         Act::Advance { .. } if before.definition.kind == Kind::Snowflake => {
             return Err(StoreError::NotForKind);

@@ -205,10 +205,8 @@ impl Store {
         until: Instant,
     ) -> Result<(), StoreError> {
         let rules = self.change_rules();
-        rules.admit(template).map_err(StoreError::Definition)?;
-        template
-            .check_time(now_ms())
-            .map_err(StoreError::Definition)?;
+        rules.admit(template)?;
+        template.check_time(now_ms())?;
         let first = answers.answered.first().copied().unwrap_or_default();
         let admitted = self.member(first)?.database.admit_one_more(until).await;
         admitted.map_err(|error| error.untried(StoreError::Unavailable))
