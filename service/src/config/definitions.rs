@@ -8,7 +8,7 @@ use odometer_core::{definition::DefinitionChange, name::SequenceName};
 use serde_json::Value;
 use toml_edit::{ImDocument, Item, TableLike};
 
-use super::ConfigError;
+use super::error::ConfigError;
 use super::fields;
 
 /// What a file says of one sequence. A field that the file leaves out stays as it is, or comes from

@@ -10,7 +10,7 @@ use odometer_core::{
 };
 use serde_json::{Map, Value};
 
-use super::ConfigError;
+use super::error::ConfigError;
 
 /// Says what to give in place of a section that is none.
 pub(crate) const NO_SECTION: &str = "give a section with fields of a definition";

@@ -8,7 +8,8 @@ use figment::providers::{Format, Toml};
 use figment::value::{Dict, Map, Value};
 use figment::{Error, Figment, Metadata, Profile, Provider};
 
-use super::{ConfigError, Flags};
+use super::Flags;
+use super::error::ConfigError;
 
 const PREFIX: &str = "ODOMETER_";
 
@@ -354,6 +355,35 @@ fn read_secret(path: &Path) -> Result<String, String> {
         return Err(format!("{} is empty", path.display()));
     }
     Ok(secret.to_owned())
+}
+
+/// Returns how a sentence names `key`: with the place where its value was given. A default has no
+/// place, so its key is named alone.
+pub(crate) fn name_of(layers: &Figment, key: &str) -> String {
+    name_in(layers, key, key)
+}
+
+/// Returns how a sentence names `key`: with the place where `section`, which has the key, was given.
+pub(crate) fn name_in(layers: &Figment, key: &str, section: &str) -> String {
+    let path: Vec<&str> = key.split('.').collect();
+    match layers.find_metadata(section) {
+        Some(metadata) => metadata.interpolate(&Profile::Default, &path),
+        None => key.to_owned(),
+    }
+}
+
+/// Returns where the value of `key` was given, as a sentence says it in parentheses.
+pub(crate) fn origin_of(layers: &Figment, key: &str) -> String {
+    if layers.find_metadata(key).is_none() {
+        return "the default".to_owned();
+    }
+    let named = name_of(layers, key);
+    let origin = named.strip_prefix(key).unwrap_or(&named).trim();
+    origin
+        .strip_prefix('(')
+        .and_then(|origin| origin.strip_suffix(')'))
+        .unwrap_or(origin)
+        .to_owned()
 }
 
 #[cfg(test)]

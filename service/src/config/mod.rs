@@ -5,6 +5,7 @@
 //! Nothing else in the program reads the environment.
 
 pub mod definitions;
+mod error;
 mod fields;
 mod layers;
 mod log_level;
@@ -13,15 +14,12 @@ mod stores;
 mod templates;
 mod value;
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use figment::Figment;
 use figment::error::Kind;
 use odometer_core::templates::Templates;
-pub use odometer_process::secret::Secret;
 use odometer_process::{
     faults::{self, Fault},
     host,
@@ -29,7 +27,9 @@ use odometer_process::{
 use serde::de::IgnoredAny;
 use url::Url;
 
+pub use error::ConfigError;
 pub use layers::Environment;
+pub use odometer_process::secret::Secret;
 pub use sections::{
     HttpConfig, IdleConfig, JournalConfig, LimitsConfig, LogConfig, LogFormat, MetricsConfig,
     PoolConfig, RefillConfig, ShutdownConfig, SnowflakeConfig, StoreSection, TelemetryConfig,
@@ -37,6 +37,7 @@ pub use sections::{
 };
 pub use stores::StoresConfig;
 
+use layers::{name_of, origin_of};
 use sections::{DAY, SECOND};
 use value::{ConfigValue as _, section};
 
@@ -75,51 +76,6 @@ pub struct Flags {
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
-
-/// A configuration that cannot be used: which key, and what to do about it, in one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    key: String,
-    problem: String,
-}
-
-impl ConfigError {
-    /// Creates an error. `key` says where the problem is. `problem` is a sentence that says what to
-    /// give instead.
-    pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            problem: problem.into(),
-        }
-    }
-
-    /// Says in which section the key is. An error without a key is about the whole section.
-    fn below(self, section: &str) -> Self {
-        let key = match self.key.as_str() {
-            "" => section.to_owned(),
-            key => format!("{section}.{key}"),
-        };
-        Self { key, ..self }
-    }
-
-    /// Gives the key the name that a sentence has for it.
-    fn named(self, name: impl FnOnce(&str) -> String) -> Self {
-        Self {
-            key: name(&self.key),
-            ..self
-        }
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = format!("configuration: {}: {}", self.key, self.problem);
-        let words: Vec<&str> = line.lines().map(str::trim).collect();
-        formatter.write_str(&words.join(" "))
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 section! {
     /// All values that can be set, with their defaults.
@@ -405,35 +361,6 @@ fn refused(error: &figment::Error) -> ConfigError {
         None => path.join("."),
     };
     ConfigError::new(name, problem)
-}
-
-/// Returns how a sentence names `key`: with the place where its value was given. A default has no
-/// place, so its key is named alone.
-fn name_of(layers: &Figment, key: &str) -> String {
-    name_in(layers, key, key)
-}
-
-/// Returns how a sentence names `key`: with the place where `section`, which has the key, was given.
-fn name_in(layers: &Figment, key: &str, section: &str) -> String {
-    let path: Vec<&str> = key.split('.').collect();
-    match layers.find_metadata(section) {
-        Some(metadata) => metadata.interpolate(&figment::Profile::Default, &path),
-        None => key.to_owned(),
-    }
-}
-
-/// Returns where the value of `key` was given, as a sentence says it in parentheses.
-fn origin_of(layers: &Figment, key: &str) -> String {
-    if layers.find_metadata(key).is_none() {
-        return "the default".to_owned();
-    }
-    let named = name_of(layers, key);
-    let origin = named.strip_prefix(key).unwrap_or(&named).trim();
-    origin
-        .strip_prefix('(')
-        .and_then(|origin| origin.strip_suffix(')'))
-        .unwrap_or(origin)
-        .to_owned()
 }
 
 #[cfg(test)]

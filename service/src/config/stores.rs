@@ -8,9 +8,12 @@ use figment::providers::{Format, Toml};
 use figment::value::{Dict, Value};
 use figment::{Profile, Provider};
 use odometer_core::definition::DEFAULT_STORE;
+use odometer_process::secret::Secret;
 use odometer_store::{Durability, Fallback, StoreSettings};
 
-use super::{ConfigError, Secret, database_problem, layers, name_in, name_of};
+use super::database_problem;
+use super::error::ConfigError;
+use super::layers::{self, name_in, name_of};
 
 /// The most stores, and the most databases or Redis servers of one store.
 const MAX: usize = 64;

@@ -12,9 +12,11 @@ use odometer_core::{
 use odometer_process::faults::{self, Fault};
 use serde_json::{Map, Value};
 
+use super::Unknown;
+use super::error::ConfigError;
 use super::fields::{self, NO_SECTION};
+use super::layers::{name_in, name_of};
 use super::stores::StoresConfig;
-use super::{ConfigError, Unknown, name_in, name_of};
 
 /// The keys of a template that are not fields of a definition.
 const OWN_KEYS: [&str; 2] = ["match", "share"];

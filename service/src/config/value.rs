@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use figment::value::Value;
 use odometer_core::duration::{self, GRAMMAR, InvalidDuration, exact};
+use odometer_process::secret::Secret;
 use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{ConfigError, Secret};
+use super::error::ConfigError;
 
 /// A value of the configuration.
 pub(crate) trait ConfigValue: Sized {
@@ -72,7 +73,7 @@ macro_rules! section {
                 serde::Deserialize::deserialize(source)
             }
 
-            fn problem(&self) -> Option<crate::config::ConfigError> {
+            fn problem(&self) -> Option<crate::config::error::ConfigError> {
                 let problem = None;
                 $(
                     let problem = problem.or_else(|| {
