@@ -182,16 +182,19 @@ impl Database {
                 let counted = catalog::count_claims;
                 self.admit(&self.n_claims, until, counted).await
             }
-            NewRow::Sequence { .. } | NewRow::Copy { .. } => self.admit_one_more(until).await,
+            NewRow::Sequence { .. } | NewRow::Copy { .. } => {
+                self.admit(&self.n_sequences, until, catalog::count).await
+            }
         }
     }
 
     /// Checks that one more sequence may be created.
     ///
     /// # Errors
-    /// `TooMany` if the limit is reached, or the failure of the count.
-    pub(crate) async fn admit_one_more(&self, until: Instant) -> Attempted<()> {
-        self.admit(&self.n_sequences, until, catalog::count).await
+    /// `TooMany` if the limit is reached, or `Unavailable` if the count failed.
+    pub(crate) async fn admit_one_more(&self, until: Instant) -> Result<(), StoreError> {
+        let admitted = self.admit(&self.n_sequences, until, catalog::count).await;
+        admitted.map_err(|error| error.untried(StoreError::Unavailable))
     }
 
     /// Checks that one more row may be created: claims are bounded like sequences. The estimate

@@ -193,8 +193,7 @@ impl Store {
     /// Checks that one more sequence may be created.
     pub(crate) async fn admit_one_more(&self) -> Result<(), StoreError> {
         let database = self.any().ok_or(StoreError::Unavailable)?;
-        let admitted = database.admit_one_more(database.deadline()).await;
-        admitted.map_err(|error| error.untried(StoreError::Unavailable))
+        database.admit_one_more(database.deadline()).await
     }
 
     /// Checks that a name may be created as its template says.
@@ -208,8 +207,7 @@ impl Store {
         rules.admit(template)?;
         template.check_time(now_ms())?;
         let first = answers.answered.first().copied().unwrap_or_default();
-        let admitted = self.member(first)?.database.admit_one_more(until).await;
-        admitted.map_err(|error| error.untried(StoreError::Unavailable))
+        self.member(first)?.database.admit_one_more(until).await
     }
 
     /// Creates a name in the members that answered, in their order. Says whether more than half of
