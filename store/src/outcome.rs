@@ -177,7 +177,7 @@ pub struct Following {
 }
 
 /// A sequence as this process last saw it in the store.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Resolved {
     pub definition: Arc<Definition>,
     pub definition_version: i64,

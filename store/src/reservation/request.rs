@@ -216,15 +216,12 @@ impl Unpublished {
     #[doc(hidden)]
     pub fn for_tests(key: CounterKey, block: Block, metrics: Arc<Metrics>) -> Self {
         let known = Resolved {
-            definition: Arc::default(),
-            definition_version: 0,
             seen: SeenCounter {
                 next_value: block.end(),
                 version: 1,
             },
-            revision: 0,
-            floor: 0,
             trusted: true,
+            ..Resolved::default()
         };
         let reserved = Reserved {
             key,

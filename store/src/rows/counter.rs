@@ -10,7 +10,7 @@ use sea_orm::{
 use crate::heartbeat::HeartbeatGuard;
 
 /// A counter as it was last seen. Both values only grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeenCounter {
     /// The high-water mark.
     pub next_value: i64,

@@ -131,10 +131,7 @@ impl Store {
             *known = Resolved {
                 definition: Arc::clone(&agreed.definition),
                 definition_version: agreed.version,
-                seen: view.seen.unwrap_or(SeenCounter {
-                    next_value: 0,
-                    version: 0,
-                }),
+                seen: view.seen.unwrap_or_default(),
                 revision: view.revision,
                 floor: known.floor,
                 trusted: trusts,
