@@ -14,7 +14,6 @@ use std::{
 use metrics::Gauge;
 use odometer_database::{complaint::Complaint, start_error::StartError, tasks::Tasks};
 use odometer_process::host::is_this_machine;
-use parking_lot::Mutex;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, FromRedisValue, IntoConnectionInfo,
     RedisError, ScriptInvocation, ServerErrorKind, TlsCertificates, aio::MultiplexedConnection,
@@ -183,8 +182,7 @@ pub(crate) enum ScriptFailure {
 pub(crate) struct RedisServer {
     pub(crate) address: Address,
     probe_key: String,
-    link: Mutex<RedisLink>,
-    is_up: watch::Sender<bool>,
+    link: watch::Sender<RedisLink>,
     /// 1 while the server takes steps, else 0.
     shown: Gauge,
     tasks: Tasks,
@@ -208,12 +206,11 @@ impl RedisServer {
         let server = Arc::new(Self {
             address,
             probe_key: format!("odometer:probe:{holder}"),
-            link: Mutex::new(RedisLink {
+            link: watch::Sender::new(RedisLink {
                 connection: None,
                 generation: 0,
                 lost_at: Instant::now(),
             }),
-            is_up: watch::Sender::new(false),
             shown,
             tasks: tasks.clone(),
         });
@@ -222,28 +219,17 @@ impl RedisServer {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        *self.is_up.borrow()
+        self.link.borrow().connection.is_some()
     }
 
     /// Returns the connection in use, and its number, counted from 1. If the last connection was
     /// lost within [`RETURN_TIMEOUT`], this waits for the next one.
     async fn connection(&self) -> Option<(MultiplexedConnection, u64)> {
-        let mut is_up = self.is_up.subscribe();
-        let left = {
-            let link = self.link.lock();
-            if let Some(connection) = &link.connection {
-                return Some((connection.clone(), link.generation));
-            }
-            RETURN_TIMEOUT.saturating_sub(link.lost_at.elapsed())
-        };
-        if left.is_zero() {
-            return None;
-        }
-        let _in_time = timeout(left, is_up.wait_for(|up| *up)).await;
-        let link = self.link.lock();
-        link.connection
-            .clone()
-            .map(|connection| (connection, link.generation))
+        let mut link = self.link.subscribe();
+        let left = RETURN_TIMEOUT.saturating_sub(link.borrow().lost_at.elapsed());
+        let connected = link.wait_for(|link| link.connection.is_some());
+        let link = timeout(left, connected).await.ok()?.ok()?;
+        Some((link.connection.clone()?, link.generation))
     }
 
     /// Returns the number of the connection in use, if there is one.
@@ -280,15 +266,17 @@ impl RedisServer {
 
     /// Gives the connection up, and opens the breaker.
     fn trip(self: &Arc<Self>, generation: u64, why: &str) {
-        {
-            let mut link = self.link.lock();
+        let is_lost = self.link.send_if_modified(|link| {
             if link.generation != generation || link.connection.is_none() {
-                return;
+                return false;
             }
             link.connection = None;
             link.lost_at = Instant::now();
+            true
+        });
+        if !is_lost {
+            return;
         }
-        self.is_up.send_replace(false);
         self.shown.set(0.0);
         tracing::warn!(target: TARGET, server = self.address.label, "Redis is away: {why}");
         self.probe();
@@ -306,11 +294,10 @@ impl RedisServer {
                 };
                 match server.address.reach(&server.probe_key).await {
                     Ok(connection) => {
-                        let mut link = server.link.lock();
-                        link.connection = Some(connection);
-                        link.generation = link.generation.saturating_add(1);
-                        drop(link);
-                        server.is_up.send_replace(true);
+                        server.link.send_modify(|link| {
+                            link.connection = Some(connection);
+                            link.generation = link.generation.saturating_add(1);
+                        });
                         server.shown.set(1.0);
                         tracing::info!(target: TARGET, server = server.address.label, "Redis answers");
                         return;
