@@ -52,7 +52,7 @@ fn batches(criterion: &mut Criterion, n_threads: u32, threads: &str) {
     let mut group = criterion.benchmark_group(format!("{BATCH} ids, {threads}"));
     group.throughput(Throughput::Elements(u64::from(n_threads) * BATCH));
     ids(&mut group, n_threads, |ticker, clock| {
-        black_box(ticker.take_batch(BATCH, clock)).is_ok()
+        black_box(ticker.take_batch(BATCH, false, clock)).is_ok()
     });
     group.finish();
 }

@@ -57,7 +57,7 @@ fn ids(times: u64, high: High) -> Option<u64> {
 
 fn batches_of_ids(times: u64, high: High) -> Option<u64> {
     let ticker = opened(high)?;
-    let take = || black_box(ticker.take_batch(100, still)).is_ok();
+    let take = || black_box(ticker.take_batch(100, false, still)).is_ok();
     Some(n_done(times, take))
 }
 

@@ -170,11 +170,7 @@ impl SnowflakeIssuer {
             // all.
             return Err(NoIds::Refused(Refused::TooMany { most }));
         }
-        let stamped = if contiguous {
-            self.ticker.take_unbroken(count, || moment)
-        } else {
-            self.ticker.take_batch(count, || moment)
-        };
+        let stamped = self.ticker.take_batch(count, contiguous, || moment);
         let stamped = stamped.map_err(NoIds::Refused)?;
         self.n_issued.fetch_add(stamped.count(), Ordering::Relaxed);
         Ok(TakenIds {

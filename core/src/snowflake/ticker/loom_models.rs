@@ -68,7 +68,7 @@ fn take(ticker: &Ticker, count: u64) -> Vec<Id> {
     };
     let ids: Vec<i64> = match count {
         1 => ticker.take(|| moment).into_iter().collect(),
-        _ => match ticker.take_batch(count, || moment) {
+        _ => match ticker.take_batch(count, false, || moment) {
             Ok(stamped) => stamped.ids().collect(),
             Err(_) => vec![],
         },

@@ -106,13 +106,6 @@ pub struct Ticker {
     owners: Mutex<()>,
 }
 
-/// The choice whether the ids of a batch may belong to several ticks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Run {
-    Any,
-    Unbroken,
-}
-
 impl Ticker {
     /// Creates a closed ticker. The layout must be one that a definition may have.
     #[must_use]
@@ -139,7 +132,7 @@ impl Ticker {
         match self.layout.high {
             High::Worker => self.count_on(),
             High::Time => Ok(self
-                .take_by_compare_exchange(1, Some(clock()), Run::Any)?
+                .take_by_compare_exchange(1, false, Some(clock()))?
                 .first()),
         }
     }
@@ -147,32 +140,27 @@ impl Ticker {
     /// Takes `count` ids in one step, all of them or none. A `count` of 0 counts as 1. The call
     /// neither waits nor allocates.
     ///
+    /// If `contiguous` is set, there is no gap between the ids. In a layout that keeps to the
+    /// clock, they are then of one tick. If a tick has too few ids left, they are skipped, and the
+    /// next tick is used. The first id may lie as far ahead as a batch may reach, and at least one
+    /// tick ahead.
+    ///
     /// `clock` is read once, and only by a layout that keeps to the clock ([`High::Time`]).
     ///
     /// # Errors
-    /// [`Refused`] says what would help. No position is skipped then.
+    /// [`Refused`] says what would help. No position is skipped then. A contiguous batch is refused
+    /// with [`Refused::TooMany`] if no tick has that many ids.
     pub fn take_batch(
         &self,
         count: u64,
+        contiguous: bool,
         clock: impl FnOnce() -> Moment,
     ) -> Result<IdBatch, Refused> {
-        self.take_by_compare_exchange(count.max(1), self.moment(clock), Run::Any)
-    }
-
-    /// Takes a batch, as [`take_batch`](Self::take_batch) does, but with no gap between its ids.
-    ///
-    /// In a layout that keeps to the clock, these ids are of one tick. If a tick has too few ids
-    /// left, they are skipped, and the next tick is used. The first id may lie as far ahead as a
-    /// batch may reach, and at least one tick ahead.
-    ///
-    /// # Errors
-    /// The errors of a batch. [`Refused::TooMany`] if no tick has that many ids.
-    pub fn take_unbroken(
-        &self,
-        count: u64,
-        clock: impl FnOnce() -> Moment,
-    ) -> Result<IdBatch, Refused> {
-        self.take_by_compare_exchange(count.max(1), self.moment(clock), Run::Unbroken)
+        let moment = match self.layout.high {
+            High::Worker => None,
+            High::Time => Some(clock()),
+        };
+        self.take_by_compare_exchange(count.max(1), contiguous, moment)
     }
 
     /// Returns the layout of the ids.
@@ -230,7 +218,7 @@ impl Ticker {
     /// Takes the next counted id by compare-exchange, which never moves the word past the limit.
     #[cold]
     fn count_exactly(&self) -> Result<i64, Refused> {
-        Ok(self.take_by_compare_exchange(1, None, Run::Any)?.first())
+        Ok(self.take_by_compare_exchange(1, false, None)?.first())
     }
 
     /// Sets the spent mark of the limit, unless there are positions below the limit.
@@ -246,20 +234,12 @@ impl Ticker {
         }
     }
 
-    /// Reads the clock, if the layout keeps to it.
-    fn moment(&self, clock: impl FnOnce() -> Moment) -> Option<Moment> {
-        match self.layout.high {
-            High::Worker => None,
-            High::Time => Some(clock()),
-        }
-    }
-
     /// Takes ids by compare-exchange. Without a moment, ids are counted.
     fn take_by_compare_exchange(
         &self,
         count: u64,
+        contiguous: bool,
         moment: Option<Moment>,
-        run: Run,
     ) -> Result<IdBatch, Refused> {
         loop {
             let opening = self.opening.load(Ordering::Acquire);
@@ -276,10 +256,8 @@ impl Ticker {
             let position = self.shape.position(word);
             let first = match moment {
                 None => position,
-                Some(moment) => match run {
-                    Run::Any => self.first_within(position, count, moment)?,
-                    Run::Unbroken => self.first_of_run(position, count, moment)?,
-                },
+                Some(moment) if contiguous => self.first_of_run(position, count, moment)?,
+                Some(moment) => self.first_within(position, count, moment)?,
             };
             let end = self.end_of(first, count, limit)?;
             if self.word.advance(word, self.shape.pack(worker, end)) && self.is_still(opening) {

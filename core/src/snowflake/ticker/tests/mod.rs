@@ -59,7 +59,7 @@ fn take(ticker: &Ticker, now: u64) -> Result<(u64, u64), Refused> {
 }
 
 fn batch(ticker: &Ticker, count: u64, now: u64) -> Result<Vec<(u64, u64)>, Refused> {
-    let stamped = ticker.take_batch(count, || at(now))?;
+    let stamped = ticker.take_batch(count, false, || at(now))?;
     let ids: Vec<i64> = stamped.ids().collect();
     assert!(ids.is_sorted() && stamped.count() == count);
     assert_eq!(
@@ -100,7 +100,7 @@ fn counted_ids_never_ask_the_clock() {
     let first = ticker.take(no_clock).unwrap();
     assert_eq!(ticker.layout().read(first).unwrap().tick, 100);
     assert_eq!(ticker.take(no_clock), Ok(first + 1));
-    let stamped = ticker.take_batch(10, no_clock).unwrap();
+    let stamped = ticker.take_batch(10, false, no_clock).unwrap();
     assert_eq!(stamped.ranges().collect::<Vec<_>>(), [(first + 2, 10)]);
     assert_eq!(ticker.next_tick(), 103);
 }
@@ -143,7 +143,7 @@ fn ids_run_ahead_of_the_clock_as_far_as_they_may() {
 fn a_batch_takes_one_range_a_tick_and_may_run_further_ahead() {
     let ticker = opened(High::Time);
     assert_eq!(take(&ticker, 110), Ok((110, 0)));
-    let stamped = ticker.take_batch(9, || at(110)).unwrap();
+    let stamped = ticker.take_batch(9, false, || at(110)).unwrap();
     let ranges: Vec<u64> = stamped.ranges().map(|(_, n)| n).collect();
     assert_eq!(ranges, [3, 4, 2]);
     // The word is at the third id of tick 112. The first id of a batch may lie in tick 111 at most.
@@ -276,7 +276,7 @@ fn time_that_ends_is_an_error_and_spares_the_worker() {
 }
 
 fn unbroken(ticker: &Ticker, count: u64, now: u64) -> Result<Vec<(i64, u64)>, Refused> {
-    let stamped = ticker.take_unbroken(count, || at(now))?;
+    let stamped = ticker.take_batch(count, true, || at(now))?;
     Ok(stamped.ranges().collect())
 }
 

@@ -139,7 +139,7 @@ fn step(ticker: &Ticker, model: &mut Model, operation: Operation) {
         }
         Operation::Batch { count } => {
             let moment = model.moment();
-            let got = ticker.take_batch(count, || moment);
+            let got = ticker.take_batch(count, false, || moment);
             let got = got.map(|batch| batch.ids().map(|id| read(&layout, id)).collect());
             assert_eq!(got, model.take(count.max(1)));
         }

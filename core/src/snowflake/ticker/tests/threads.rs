@@ -130,7 +130,7 @@ fn take(ticker: &Ticker, count: u64, moment: Moment) -> Result<Vec<i64>, Refused
     if count == 1 {
         return Ok(vec![ticker.take(|| moment)?]);
     }
-    let stamped: IdBatch = ticker.take_batch(count, || moment)?;
+    let stamped: IdBatch = ticker.take_batch(count, false, || moment)?;
     Ok(stamped.ids().collect())
 }
 
