@@ -18,12 +18,12 @@ const UNITS_MS: [(&str, u64); 6] = [
     ("ms", 1),
 ];
 
-/// Says why a text is not a duration.
+/// Says why a text is not a duration. The message is read after the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InvalidDuration {
-    #[error("it is no duration, which is {GRAMMAR}")]
+    #[error("is no duration; write {GRAMMAR}")]
     Form,
-    #[error("it is too long for a duration")]
+    #[error("is too long for a duration")]
     TooLong,
 }
 

@@ -56,7 +56,8 @@ pub enum Durability {
 }
 
 /// What counts for strict order while Redis is away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Fallback {
     /// Nothing counts: callers wait for Redis.
     #[default]

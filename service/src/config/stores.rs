@@ -9,7 +9,8 @@ use figment::value::{Dict, Value};
 use figment::{Profile, Provider};
 use odometer_core::definition::DEFAULT_STORE;
 use odometer_process::secret::Secret;
-use odometer_store::{Durability, Fallback, StoreSettings};
+use odometer_store::{Fallback, StoreSettings};
+use serde::de::DeserializeOwned;
 
 use super::database_problem;
 use super::error::ConfigError;
@@ -148,7 +149,8 @@ fn store(layers: &Figment, name: &str, section: &Dict) -> Result<StoreSettings, 
         return Err(wrong("redis", problem.to_owned()));
     }
     let fallback = fallback(section, &redis).map_err(|problem| wrong("fallback", problem))?;
-    let durability = durability(section).map_err(|problem| wrong("durability", problem))?;
+    let durability = word(section, "durability", "give \"full\" or \"weak\"");
+    let durability = durability.map_err(|problem| wrong("durability", problem))?;
     Ok(StoreSettings {
         name: name.to_owned(),
         key: at(key),
@@ -215,24 +217,17 @@ fn is_redis(url: &str) -> bool {
 }
 
 fn fallback(section: &Dict, redis: &[Secret]) -> Result<Fallback, String> {
-    let Some(value) = section.get("fallback") else {
-        return Ok(Fallback::default());
-    };
-    let fallback = match value.as_str() {
-        Some("none") => Fallback::None,
-        Some("database") => Fallback::Database,
-        Some(_) | None => return Err("give \"none\" or \"database\"".to_owned()),
-    };
-    if redis.is_empty() {
+    let fallback = word(section, "fallback", "give \"none\" or \"database\"")?;
+    if fallback.is_some() && redis.is_empty() {
         return Err("it says who counts while Redis is away, and there is no `redis`".to_owned());
     }
-    Ok(fallback)
+    Ok(fallback.unwrap_or_default())
 }
 
-fn durability(section: &Dict) -> Result<Option<Durability>, String> {
-    let durability = section.get("durability").map(Value::deserialize);
-    let durability = durability.transpose();
-    durability.map_err(|_| "give \"full\" or \"weak\"".to_owned())
+/// Reads a key with one of a few words, if it is given. `known` says what to give.
+fn word<T: DeserializeOwned>(section: &Dict, key: &str, known: &str) -> Result<Option<T>, String> {
+    let word = section.get(key).map(Value::deserialize).transpose();
+    word.map_err(|_| known.to_owned())
 }
 
 /// Checks that no database belongs to two stores, or to one store twice.
@@ -266,6 +261,8 @@ fn refused(layers: &Figment, key: &str, problem: String) -> ConfigError {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
+    use odometer_store::Durability;
+
     use super::super::tests::File;
     use super::*;
 

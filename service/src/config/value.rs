@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use figment::value::Value;
-use odometer_core::duration::{self, GRAMMAR, InvalidDuration, exact};
+use odometer_core::duration::{self, GRAMMAR, exact};
 use odometer_process::secret::Secret;
 use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -146,10 +146,7 @@ pub(crate) fn out_of_bounds<T: ConfigValue + PartialOrd>(
 
 /// Reads a duration, or says how to write one.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    duration::parse(text).map_err(|error| match error {
-        InvalidDuration::Form => format!("{text:?} is no duration; write {GRAMMAR}"),
-        InvalidDuration::TooLong => format!("{text:?} is too long for a duration"),
-    })
+    duration::parse(text).map_err(|error| format!("{text:?} {error}"))
 }
 
 /// Reads a duration from text alone. A number without its unit is refused.
