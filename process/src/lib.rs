@@ -1,7 +1,8 @@
 //! Holds everything that a process of Odometer has once.
 //!
 //! This crate owns the clock, the host name, the metrics, the targets of the log, the values that
-//! the log never shows, and the faults that a test switches on. It knows no SQL and no actors, and never counts anything itself.
+//! the log never shows, and the faults that a test switches on. It knows no SQL and no actors, and
+//! never counts anything itself.
 //!
 //! Read first:
 //!

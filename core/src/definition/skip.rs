@@ -9,19 +9,12 @@ impl Definition {
     ///
     /// It is the lowest number above the [`limit`](Self::limit) that whole steps reach from
     /// `start`. It is 2^63 − 1 if that number is higher. This happens only for a time-ordered
-    /// sequence, and no counter leads such a sequence to its end.
+    /// sequence, and no counter leads such a sequence to its end. The limit of a counted sequence is
+    /// at most `max`. `max` is at most 2^63 − 1 − `step`, so the number still fits.
     #[must_use]
     pub fn end(&self) -> i64 {
-        let step = self.step.max(1);
-        if self.start > self.limit() {
-            return self.start;
-        }
-        let n_steps = self.limit().saturating_sub(self.start) / step;
-        // The limit of a counted sequence is at most `max`. `max` is at most 2^63 − 1 − `step`, so
-        // this number still fits.
-        self.start
-            .saturating_add(n_steps.saturating_mul(step))
-            .saturating_add(step)
+        let above = self.limit().saturating_add(1);
+        self.on_grid(above).unwrap_or(i64::MAX)
     }
 
     /// Returns the length of `n_steps` steps, at most 2^63 − 1. The ends of the sequence do not

@@ -162,12 +162,3 @@ impl Default for Metrics {
         Self::new()
     }
 }
-
-impl std::fmt::Debug for Metrics {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Metrics")
-            .field("sequence_labels", &self.sequence_labels)
-            .finish_non_exhaustive()
-    }
-}

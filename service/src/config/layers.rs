@@ -363,7 +363,7 @@ pub(crate) fn name_of(layers: &Figment, key: &str) -> String {
     name_in(layers, key, key)
 }
 
-/// Returns how a sentence names `key`: with the place where `section`, which has the key, was given.
+/// Returns how a sentence names `key`: with the place where its section was given.
 pub(crate) fn name_in(layers: &Figment, key: &str, section: &str) -> String {
     let path: Vec<&str> = key.split('.').collect();
     match layers.find_metadata(section) {

@@ -59,8 +59,8 @@ impl<T: AsyncWrite + Unpin> Guarded<T> {
         context.waker().wake_by_ref();
     }
 
-    /// Returns whether `n_bytes` more of replies may be held back if the task of this connection runs
-    /// again at once.
+    /// Returns whether `n_bytes` more of replies may be held back if the task of this connection
+    /// runs again at once.
     fn may_hold(&self, n_bytes: usize) -> bool {
         let is_one_of_many = self.input.is_kept() || !self.held.is_empty();
         let has_room = self.held.len() + n_bytes <= HELD_BACK;
