@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{definition::Definition, name::SequenceName, period::Period};
+use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::rows::counter::SeenCounter;
@@ -109,7 +110,8 @@ pub struct Serving {
     pub redis: Option<ServingRedis>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StoreKind {
     /// One ordinary database.
     Database,

@@ -17,6 +17,7 @@ use odometer_process::{
 use odometer_store::{
     Holder, JournalBlock, JournalRow, NumberTrace, SeenCounter, StoreError, Traced,
 };
+use serde::Serialize;
 
 use crate::{
     directory::calls::Directory, directory::period_rule::PeriodRule, error::SequenceError,
@@ -49,7 +50,8 @@ pub struct NumberOrigin {
 
 /// What became of a number. If two rows disagree, the row whose fate is later in this list is
 /// believed, because that fate claims less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NumberFate {
     /// No replica has ever reserved the number.
     NotReserved,

@@ -25,7 +25,8 @@ pub(crate) struct ExplainReply {
     /// The bare number.
     #[schema(example = "42")]
     value: values::NumberString,
-    fate: FateReply,
+    #[schema(value_type = values::NumberFate)]
+    fate: NumberFate,
     /// The start of the program that reserved the block; null if the journal has no row of it.
     #[schema(example = "host-4711-f27ed21c")]
     holder: Option<String>,
@@ -48,25 +49,6 @@ pub(crate) struct ExplainedBlock {
     step: i64,
 }
 
-/// What became of a number. `not_reserved`: it is not reserved. `held`: its holder has not said.
-/// `issued`: it was certainly given to a caller; no number gets this answer yet. `issued_or_lost`:
-/// it left its holder's memory, to a caller or with the holder. `returned`: it was given back and
-/// waits to be adopted. `adopted`: it was given back and taken over; no more is known. `abandoned`:
-/// it was neither issued nor returned. `no_record`: the journal has no row of it.
-#[derive(Serialize, ToSchema)]
-#[schema(as = NumberFate, example = "issued_or_lost")]
-#[serde(rename_all = "snake_case")]
-enum FateReply {
-    NotReserved,
-    Held,
-    Issued,
-    IssuedOrLost,
-    Returned,
-    Adopted,
-    Abandoned,
-    NoRecord,
-}
-
 /// Says what became of a number: who reserved it, when, in which block.
 #[utoipa::path(
     get,
@@ -82,17 +64,16 @@ pub(crate) async fn explain(
 ) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     let asked = parse::explain(request.uri().query())?;
-    let directory = &http.directory;
-    let explanation = directory
-        .explain(&name, &asked.id, asked.period.as_ref())
-        .await;
-    let explanation = suggestions::with_suggestions(&http, explanation).await?;
+    let explained = http
+        .directory
+        .explain(&name, &asked.id, asked.period.as_ref());
+    let explanation = suggestions::with_suggestions(&http, explained).await?;
     let (key, block) = (explanation.key, explanation.block);
     Ok(HttpResponse::Ok().json(ExplainReply {
         sequence: key.sequence.into(),
         period: key.period.shown().map(Into::into),
         value: explanation.value.into(),
-        fate: explanation.fate.into(),
+        fate: explanation.fate,
         holder: explanation.holder,
         reserved_at: block.as_ref().and_then(|block| rfc_3339(block.reserved_at)),
         block: block.map(|block| ExplainedBlock {
@@ -101,19 +82,4 @@ pub(crate) async fn explain(
             step: block.step,
         }),
     }))
-}
-
-impl From<NumberFate> for FateReply {
-    fn from(fate: NumberFate) -> Self {
-        match fate {
-            NumberFate::NotReserved => Self::NotReserved,
-            NumberFate::Held => Self::Held,
-            NumberFate::Issued => Self::Issued,
-            NumberFate::IssuedOrLost => Self::IssuedOrLost,
-            NumberFate::Returned => Self::Returned,
-            NumberFate::Adopted => Self::Adopted,
-            NumberFate::Abandoned => Self::Abandoned,
-            NumberFate::NoRecord => Self::NoRecord,
-        }
-    }
 }

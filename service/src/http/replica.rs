@@ -7,7 +7,7 @@ use odometer_core::{
     definition::{Kind, Order},
     period::PeriodKind,
 };
-use odometer_sequence::description::{BlockState, LiveSequence, StoreHealth};
+use odometer_sequence::description::{BlockState, LiveSequence, StoreHealth, StoreKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -20,7 +20,7 @@ use super::problem::Problem;
 use super::sequences::{HeldBlock, LeaseReply};
 use super::state::Http;
 use super::text::{moment, rfc_3339};
-use super::{health, parse, serving};
+use super::{health, parse};
 
 /// One running process.
 #[derive(Serialize, ToSchema)]
@@ -53,7 +53,7 @@ pub(crate) struct Replica {
 pub(crate) struct StoreReply {
     name: values::StoreName,
     #[schema(value_type = values::StoreKind)]
-    kind: &'static str,
+    kind: StoreKind,
     /// The databases, in the order of the configuration.
     databases: Vec<DatabaseReply>,
     /// The Redis servers, in the order of the configuration; empty if Redis does not count.
@@ -263,7 +263,7 @@ fn store_reply(health: StoreHealth) -> StoreReply {
     });
     StoreReply {
         name: health.store.into(),
-        kind: serving::word_of(health.kind),
+        kind: health.kind,
         databases: databases.collect(),
         redis: redis.collect(),
     }

@@ -11,7 +11,7 @@ use super::payload::values;
 pub(crate) struct ServingStore {
     name: values::StoreName,
     #[schema(value_type = values::StoreKind)]
-    kind: &'static str,
+    kind: StoreKind,
     /// The databases, in the order of the configuration.
     databases: Vec<ServingDatabase>,
     /// The Redis server that counts for a sequence in strict order; null if the database counts.
@@ -56,7 +56,7 @@ impl From<Serving> for ServingStore {
         });
         Self {
             name: serving.store.into(),
-            kind: word_of(serving.kind),
+            kind: serving.kind,
             databases: databases.collect(),
             redis: serving.redis.map(|redis| ServingRedis {
                 server: redis.server,
@@ -66,14 +66,5 @@ impl From<Serving> for ServingStore {
                 lasts_seconds: redis.lasts_seconds.filter(|seconds| seconds.is_finite()),
             }),
         }
-    }
-}
-
-/// Returns the word for a kind of store.
-pub(crate) fn word_of(kind: StoreKind) -> &'static str {
-    match kind {
-        StoreKind::Database => "database",
-        StoreKind::Striped => "striped",
-        StoreKind::Redis => "redis",
     }
 }

@@ -133,67 +133,44 @@ choices! {
     StoreKind, "database": Database = "database", Striped = "striped", Redis = "redis";
 }
 
+// What follows is not indented, because the lines of its descriptions fill the width.
+
+texts! {
 /// A number of a sequence, in decimal digits. It is a string because JavaScript loses digits above
 /// 2^53.
-#[derive(Serialize, ToSchema)]
-#[schema(
-    value_type = String,
-    pattern = "^[0-9]{1,19}$",
-    min_length = 1,
-    max_length = 19,
-    example = "1001"
-)]
-pub(crate) struct NumberString(String);
-
-impl From<i64> for NumberString {
-    fn from(number: i64) -> Self {
-        Self(number.to_string())
-    }
+NumberString: pattern = "^[0-9]{1,19}$", min_length = 1, max_length = 19, example = "1001";
 }
 
+choices! {
 /// What happens to a number that is too long for the format. `refuse`: it is not issued. `widen`:
 /// it is printed wider.
-#[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(example = "refuse")]
-pub(crate) enum Overflow {
-    Refuse,
-    Widen,
-}
+Overflow, "refuse": Refuse = "refuse", Widen = "widen";
 
 /// What stands in the highest bits of a time-ordered id. `worker`: the worker id, and the clock is
 /// read only at start.
-#[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(example = "time")]
-pub(crate) enum LayoutHigh {
-    Time,
-    Worker,
-}
+LayoutHigh, "time": Time = "time", Worker = "worker";
 
 /// An end that the numbers of a sequence run up to. `max`: that of the definition. `width`: what
 /// fits the padding of the format. `exact`: 2^53 - 1, above which programs that count in floating
 /// point lose digits. `time`: the end of a time-ordered layout, its only one.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case", example = "max")]
-pub(crate) enum RunwayEnd {
-    Max,
-    Width,
-    Exact,
-    Time,
-}
+RunwayEnd, "max": Max = "max", Width = "width", Exact = "exact", Time = "time";
 
 /// What became of a block. `held`: its holder has not said. `spent`: it was used up. `returned`:
 /// the rest was given back. `adopted`: another holder took over the rest. `abandoned`: the rest is
 /// a gap.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case", example = "held")]
-pub(crate) enum BlockFate {
-    Held,
-    Spent,
-    Returned,
-    Adopted,
-    Abandoned,
+BlockFate, "held":
+    Held = "held", Spent = "spent", Returned = "returned", Adopted = "adopted",
+    Abandoned = "abandoned";
+
+/// What became of a number. `not_reserved`: it is not reserved. `held`: its holder has not said.
+/// `issued`: it was certainly given to a caller; no number gets this answer yet. `issued_or_lost`:
+/// it left its holder's memory, to a caller or with the holder. `returned`: it was given back and
+/// waits to be adopted. `adopted`: it was given back and taken over; no more is known. `abandoned`:
+/// it was neither issued nor returned. `no_record`: the journal has no row of it.
+NumberFate, "issued_or_lost":
+    NotReserved = "not_reserved", Held = "held", Issued = "issued",
+    IssuedOrLost = "issued_or_lost", Returned = "returned", Adopted = "adopted",
+    Abandoned = "abandoned", NoRecord = "no_record";
 }
 
 /// A number of a sequence, from 0 to 2^63 - 1: decimal digits in a string, or a JSON number. Use a
