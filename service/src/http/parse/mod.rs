@@ -9,7 +9,8 @@ pub(crate) mod workers;
 
 use std::borrow::Cow;
 
-use actix_web::http::header::{self, HeaderMap, HeaderName};
+use actix_web::http::header::{self, HeaderMap, HeaderName, Quality, QualityItem};
+use actix_web::mime::Mime;
 use odometer_core::{definition::whole_number, name::SequenceName, period::Period};
 use odometer_sequence::description::Condition;
 use percent_encoding::percent_decode_str;
@@ -271,53 +272,26 @@ fn object<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, Problem>
 /// Returns the media type that the caller wants.
 ///
 /// It is text only if `text/plain` is named, its weight is above the weight of JSON, and the weight
-/// of `*/*` is not above it.
+/// of `*/*` is not above it. An item that cannot be read is passed over.
 pub(crate) fn wanted(headers: &HeaderMap) -> MediaType {
-    let mut text = 0;
-    let mut json = 0;
-    let mut any = 0;
     let accepted = headers.get_all(header::ACCEPT);
-    for range in accepted
+    let ranges: Vec<QualityItem<Mime>> = accepted
         .filter_map(|value| value.to_str().ok())
         .flat_map(|list| list.split(','))
-    {
-        let (essence, weight) = media_range(range);
-        let seen = match essence.as_str() {
-            "text/plain" => &mut text,
-            "application/json" | "application/*" => &mut json,
-            "*/*" => &mut any,
-            _ => continue,
-        };
-        *seen = weight.max(*seen);
-    }
-    if text > json && text >= any {
+        .filter_map(|range| range.trim().parse().ok())
+        .collect();
+    let weight = |essences: &[&str]| {
+        let named = ranges
+            .iter()
+            .filter(|range| essences.contains(&range.item.essence_str()));
+        let highest = named.map(|range| range.quality).max();
+        highest.unwrap_or(Quality::ZERO)
+    };
+    let text = weight(&["text/plain"]);
+    if text > weight(&["application/json", "application/*"]) && text >= weight(&["*/*"]) {
         MediaType::Text
     } else {
         MediaType::Json
-    }
-}
-
-/// Returns one media range without its parameters, in lower case, and its weight in thousandths.
-fn media_range(range: &str) -> (String, u16) {
-    let mut parts = range.split(';').map(str::trim);
-    let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
-    let weight = parts
-        .filter_map(|part| part.split_once('='))
-        .find(|(key, _)| key.trim().eq_ignore_ascii_case("q"))
-        .map_or(1000, |(_, weight)| thousandths(weight.trim()));
-    (essence, weight)
-}
-
-/// Reads a weight as RFC 9110 writes it (`0`, `0.5`, `1.000`), in thousandths. Anything else is 0.
-fn thousandths(weight: &str) -> u16 {
-    let (whole, fraction) = weight.split_once('.').unwrap_or((weight, ""));
-    if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return 0;
-    }
-    match whole {
-        "1" => 1000,
-        "0" => format!("{fraction:0<3}").parse().unwrap_or(0),
-        _ => 0,
     }
 }
 

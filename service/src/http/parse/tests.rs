@@ -17,11 +17,11 @@ fn next_of(query: &str) -> Result<NextQuery, Code> {
     next(Some(query)).map_err(|problem| problem.code())
 }
 
-fn headers(given: &[(&'static str, &'static str)]) -> HeaderMap {
+fn headers(given: &[(&'static str, &str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
         let name = HeaderName::from_static(name);
-        headers.append(name, HeaderValue::from_static(value));
+        headers.append(name, HeaderValue::from_str(value).unwrap());
     }
     headers
 }
@@ -280,18 +280,20 @@ fn text_is_given_where_it_is_preferred() {
 
 #[test]
 fn weights_are_those_of_the_rfc() {
-    for (weight, expected) in [
-        ("1", 1000),
-        ("0.5", 500),
-        ("0.05", 50),
-        ("0.001", 1),
-        ("1.000", 1000),
-        ("0.", 0),
-    ] {
-        assert_eq!(thousandths(weight), expected, "{weight}");
+    let of_two = |text: &str, json: &str| {
+        let accept = format!("text/plain;q={text}, application/json;q={json}");
+        wanted(&headers(&[("accept", &accept)]))
+    };
+    let ascending = ["0.", "0.001", "0.05", "0.499", "0.5", "1.000"];
+    for pair in ascending.windows(2) {
+        assert_eq!(of_two(pair[1], pair[0]), MediaType::Text, "{pair:?}");
+        assert_eq!(of_two(pair[0], pair[1]), MediaType::Json, "{pair:?}");
     }
-    for weight in ["", "2", "-1", "0.1234", "0.x", ".5"] {
-        assert_eq!(thousandths(weight), 0, "{weight}");
+    assert_eq!(of_two("1", "1.000"), MediaType::Json);
+    assert_eq!(of_two("0.5", "0.500"), MediaType::Json);
+    for weight in ["", "2", "-1", "0.1234", "0.x", ".5", "1.001"] {
+        assert_eq!(of_two(weight, "0"), MediaType::Json, "{weight}");
+        assert_eq!(of_two("0.001", weight), MediaType::Text, "{weight}");
     }
 }
 
