@@ -2,8 +2,8 @@
 //! how often the thing happened without a line since the line before.
 //!
 //! Each line stands for one time that the thing happened. So the number of lines, plus the numbers
-//! in them, is how often the thing happened. This is true once [`LogThrottle::rest`] was called
-//! after the last time.
+//! in them, is how often the thing happened. This is true once [`LogThrottle::rest`] was called with
+//! a time that is [`PAUSE`] after the last time.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -69,43 +69,28 @@ impl<K: Ord + Clone> LogThrottle<K> {
         }
         let is_one_too_many = !told.contains_key(&key) && told.len() >= MAX_KEYS;
         let key = if is_one_too_many { None } else { key };
-        let Some(last) = told.get_mut(&key) else {
-            told.insert(key.clone(), LastLine::at(now));
-            let n_untold = 0;
-            return Some(Line {
-                key,
-                what,
-                n_untold,
-            });
+        let before = match told.get_mut(&key) {
+            Some(last) if !last.is_over(now) => {
+                last.n_untold = last.n_untold.saturating_add(1);
+                last.last = what;
+                return None;
+            }
+            _ => told.insert(key.clone(), LastLine::at(now)),
         };
-        if !last.is_over(now) {
-            last.n_untold = last.n_untold.saturating_add(1);
-            last.last = what;
-            return None;
-        }
-        let n_untold = mem::replace(last, LastLine::at(now)).n_untold;
         Some(Line {
             key,
             what,
-            n_untold,
+            n_untold: before.map_or(0, |last| last.n_untold),
         })
     }
 
     /// Returns the lines for things that happened without a line and waited for it long enough.
-    /// Forgets things that do not happen any more.
+    /// Forgets things that do not happen any more. At the end, give a time that is [`PAUSE`] ahead:
+    /// then everything has waited long enough.
     pub fn rest(&self, now: Instant) -> Vec<Line<K>> {
-        self.rest_of(now, |told| told.is_over(now))
-    }
-
-    /// Returns the lines for all things that happened without a line.
-    pub fn whole_rest(&self, now: Instant) -> Vec<Line<K>> {
-        self.rest_of(now, |_| true)
-    }
-
-    fn rest_of(&self, now: Instant, is_due: impl Fn(&LastLine) -> bool) -> Vec<Line<K>> {
         let mut rest = Vec::new();
         self.told.lock().retain(|key, told| {
-            if !is_due(told) {
+            if !told.is_over(now) {
                 return true;
             }
             let LastLine { n_untold, last, .. } = mem::replace(told, LastLine::at(now));
@@ -190,10 +175,10 @@ mod tests {
         // The line about the rest begins a pause, like any other line.
         assert_eq!(n_to_tell(&throttle, "burst", "7", later), None);
         assert_eq!(throttle.rest(later), []);
-        let whole_rest = throttle.whole_rest(later);
+        let whole_rest = throttle.rest(later + PAUSE);
         let n_untold: Vec<u64> = whole_rest.iter().map(|rest| rest.n_untold).collect();
         assert_eq!(n_untold, [0]);
-        assert_eq!(throttle.whole_rest(later), []);
+        assert_eq!(throttle.rest(later + 2 * PAUSE), []);
     }
 
     #[test]
@@ -219,7 +204,7 @@ mod tests {
                     .for_each(|rest| tell(rest.n_untold));
             }
         }
-        let rest = throttle.whole_rest(start);
+        let rest = throttle.rest(start + Duration::from_secs(50) + PAUSE);
         rest.iter().for_each(|rest| tell(rest.n_untold));
         assert_eq!(n_lines + n_untold, 50_000);
         assert!(n_lines < 3000, "{n_lines}");

@@ -58,14 +58,10 @@ impl Administration {
         matches!(self.needed, Needed::Nothing)
     }
 
-    /// Writes a line to the log about a minute with wrong tokens, if that minute is over.
-    pub(crate) fn tell(&self) {
-        self.wrong.tell(Instant::now());
-    }
-
-    /// Writes everything to the log that the log has not reported yet.
-    pub(crate) fn tell_all(&self) {
-        self.wrong.tell_all();
+    /// Writes a line to the log about a minute with wrong tokens, if that minute is over at the time
+    /// `now`.
+    pub(crate) fn tell(&self, now: Instant) {
+        self.wrong.tell(now);
     }
 
     /// Lets an administrator pass, and returns what is known of them.

@@ -38,21 +38,10 @@ impl RepeatedLines {
         line.iter().for_each(write_malformed);
     }
 
-    /// Writes a line for everything that had none for long enough.
-    pub(crate) fn tell(&self) {
-        let now = Instant::now();
+    /// Writes a line for everything that had none for long enough at the time `now`.
+    pub(crate) fn tell(&self, now: Instant) {
         self.refused.rest(now).iter().for_each(write_refused);
         self.malformed.rest(now).iter().for_each(write_malformed);
-    }
-
-    /// Writes a line for everything that had none yet.
-    pub(crate) fn tell_all(&self) {
-        let now = Instant::now();
-        self.refused.whole_rest(now).iter().for_each(write_refused);
-        self.malformed
-            .whole_rest(now)
-            .iter()
-            .for_each(write_malformed);
     }
 }
 
@@ -76,6 +65,8 @@ fn write_malformed(line: &Line<()>) {
 
 #[cfg(test)]
 mod tests {
+    use odometer_process::log_throttle::PAUSE;
+
     use super::*;
 
     #[test]
@@ -89,7 +80,7 @@ mod tests {
         let code = Refused::Code("overloaded");
         assert!(lines.refused.line(code, "", now).is_some());
         lines.note_refused(SequenceName::parse("malformed").ok(), "draining");
-        let rest = lines.refused.whole_rest(now);
+        let rest = lines.refused.rest(Instant::now() + PAUSE);
         let last: Vec<&str> = rest.iter().map(|line| &*line.what).collect();
         assert_eq!(last, ["draining"]);
     }

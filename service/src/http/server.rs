@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_http::error::DispatchError;
 use actix_http::{HttpService, KeepAlive};
@@ -81,8 +81,7 @@ pub fn serve(
         let metrics = http.metrics.listener.clone();
         let (ticking, ending) = (http.clone(), http.clone());
         let watch = Watch::start(&bounds, metrics, move || {
-            ticking.administration.tell();
-            ticking.repeated_lines.tell();
+            ticking.tell(Instant::now());
             ticking.directory.is_draining()
         });
         let application = application(http.clone(), Rc::clone(&watch)).into_factory();

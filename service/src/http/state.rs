@@ -1,7 +1,7 @@
 //! Holds what the routes of all workers share.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use actix_web::HttpRequest;
 use actix_web::web::{Bytes, Data, Payload};
@@ -15,6 +15,9 @@ use super::hosts::Hosts;
 use super::large_replies::LargeReplies;
 use super::repeated_lines::RepeatedLines;
 use crate::config::{self, Config};
+
+/// No line of the log waits as long as this.
+const ANY_WAIT: Duration = Duration::from_secs(3600);
 
 /// What a route gets of a call that has a body: the request, the body, and what the routes share.
 pub(crate) type Call = (HttpRequest, Payload, Data<Http>);
@@ -69,6 +72,12 @@ impl Http {
             started: SystemTime::now(),
         }
     }
+
+    /// Writes the lines to the log that have waited long enough at the time `now`.
+    pub(crate) fn tell(&self, now: Instant) {
+        self.administration.tell(now);
+        self.repeated_lines.tell(now);
+    }
 }
 
 /// What the log has not reported yet: wrong tokens, refused calls, and input that is not HTTP.
@@ -77,7 +86,6 @@ pub struct UnreportedLines(pub(crate) Data<Http>);
 impl UnreportedLines {
     /// Writes all of this to the log. Call it after the last call is answered.
     pub fn tell(&self) {
-        self.0.administration.tell_all();
-        self.0.repeated_lines.tell_all();
+        self.0.tell(Instant::now() + ANY_WAIT);
     }
 }

@@ -123,15 +123,10 @@ impl WrongTokens {
         write(self.count(peer, now));
     }
 
-    /// Writes the line of a minute that is over. That line also begins the next minute.
+    /// Writes the line of a minute that is over at the time `now`. That line also begins the next
+    /// minute.
     pub(crate) fn tell(&self, now: Instant) {
         write(self.line_of_the_minute_before(now));
-    }
-
-    /// Writes everything that no line has reported yet.
-    pub(crate) fn tell_all(&self) {
-        let line = self.minute.lock().as_mut().and_then(Minute::line);
-        write(line);
     }
 
     fn line_of_the_minute_before(&self, now: Instant) -> Option<Line> {
