@@ -74,8 +74,8 @@ pub(crate) async fn advance((request, payload, http): Call) -> Result<HttpRespon
         floor: asked.floor,
         confirm: asked.confirm,
     };
-    let stands = http.directory.act(&name, act, condition, author).await;
-    let stands = suggestions::with_suggestions(&http, stands).await?;
+    let act = http.directory.act(&name, act, condition, author);
+    let stands = suggestions::with_suggestions(&http, act).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .json(AdvancedReply {
@@ -105,8 +105,7 @@ pub(crate) async fn retire((request, payload, http): Call) -> Result<HttpRespons
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let retired = http.directory.act(&name, Act::Retire, condition, author);
-    let stands = retired.await;
-    suggestions::with_suggestions(&http, stands).await?;
+    suggestions::with_suggestions(&http, retired).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -129,8 +128,7 @@ pub(crate) async fn restore((request, payload, http): Call) -> Result<HttpRespon
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let restored = http.directory.act(&name, Act::Restore, condition, author);
-    let stands = restored.await;
-    let stands = suggestions::with_suggestions(&http, stands).await?;
+    let stands = suggestions::with_suggestions(&http, restored).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .json(RestoredReply {
@@ -160,8 +158,8 @@ pub(crate) async fn remove_period((request, payload, http): Call) -> Result<Http
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let act = Act::RemovePeriod { period: key };
-    let stands = http.directory.act(&name, act, condition, author).await;
-    let stands = suggestions::with_suggestions(&http, stands).await?;
+    let act = http.directory.act(&name, act, condition, author);
+    let stands = suggestions::with_suggestions(&http, act).await?;
     Ok(HttpResponse::NoContent()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .finish())

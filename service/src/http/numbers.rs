@@ -64,10 +64,8 @@ pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse,
     let directory = &http.directory;
     let n_bytes = reply::most_bytes(directory, name.as_str(), &asked, wanted);
     let room = http.large_replies.take(n_bytes)?;
-    let issued = directory
-        .take(&name, asked.period.as_ref(), count, asked.contiguous)
-        .await;
-    let issued = suggestions::with_suggestions(&http, issued).await?;
+    let taken = directory.take(&name, asked.period.as_ref(), count, asked.contiguous);
+    let issued = suggestions::with_suggestions(&http, taken).await?;
     let (shown, ranges) = (issued.shown(), issued.ranges.as_slice());
     let reply = match (asked.count, ranges) {
         (None, [one]) => reply::one(shown, one.first(), wanted),
@@ -90,11 +88,10 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
     parse::no_idempotency_key(request.headers())?;
     let asked = parse::blocks(request.uri().query())?;
     body::nothing(&request, payload, http.body).await?;
-    let directory = &http.directory;
-    let issued = directory
-        .reserve(&name, asked.period.as_ref(), asked.size)
-        .await;
-    let issued = suggestions::with_suggestions(&http, issued).await?;
+    let reserved = http
+        .directory
+        .reserve(&name, asked.period.as_ref(), asked.size);
+    let issued = suggestions::with_suggestions(&http, reserved).await?;
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
     let key = issued.key;
     Ok(HttpResponse::Ok().json(ReservedReply {

@@ -53,7 +53,7 @@ pub(crate) async fn parse((request, payload, http): Call) -> Result<HttpResponse
     parse::no_query(request.uri().query())?;
     let body = body::json(&request, payload, http.body).await?;
     let id = parse::printed(&body)?;
-    let read = http.directory.read(&name, &id).await;
+    let read = http.directory.read(&name, &id);
     let (key, value, stamp) = suggestions::with_suggestions(&http, read).await?;
     Ok(HttpResponse::Ok().json(ParsedReply {
         sequence: key.sequence.into(),

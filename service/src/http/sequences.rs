@@ -229,9 +229,8 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 pub(crate) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     let period = parse::period(request.uri().query())?;
-    let directory = &http.directory;
-    let description = directory.describe(&name, period.as_ref()).await;
-    let description = suggestions::with_suggestions(&http, description).await?;
+    let described = http.directory.describe(&name, period.as_ref());
+    let description = suggestions::with_suggestions(&http, described).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(description.version)))
         .json(Sequence::from(description)))

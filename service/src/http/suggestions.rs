@@ -5,16 +5,16 @@ use odometer_sequence::error::SequenceError;
 use super::problem::{Code, Problem};
 use super::state::Http;
 
-/// Returns the value of `outcome`, or turns its error into a refusal.
+/// Waits for what the directory answers, and turns an error into a refusal.
 ///
 /// # Errors
 /// The problem for the error. If there is no such sequence, the problem may have up to three
 /// similar names.
 pub(crate) async fn with_suggestions<T>(
     http: &Http,
-    outcome: Result<T, SequenceError>,
+    asked: impl Future<Output = Result<T, SequenceError>>,
 ) -> Result<T, Problem> {
-    let error = match outcome {
+    let error = match asked.await {
         Ok(value) => return Ok(value),
         Err(error) => error,
     };
