@@ -20,7 +20,7 @@ const TRACE: std::ops::Range<usize> = 3..35;
 /// The bytes of the header with the id of the span.
 const SPAN: std::ops::Range<usize> = 36..52;
 /// The only flag with a meaning: the caller keeps the spans that it records.
-const SAMPLED: u8 = 1;
+const SAMPLED: u32 = 1;
 
 /// A call's place in a trace: which trace, and the span that this service gave the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,14 +51,13 @@ impl Trace {
         let caller = given.and_then(|given| read(given.as_bytes()));
         let in_text = |id| std::str::from_utf8(id).unwrap_or_default();
         let caller = caller.map(|caller| {
-            let is_sampled = caller.flags & SAMPLED != 0;
-            (in_text(caller.trace), in_text(caller.span), is_sampled)
+            let (trace, span) = (in_text(caller.trace), in_text(caller.span));
+            (trace, span, caller.is_sampled)
         });
         let place = log::place(span, caller)?;
-        let flags = if place.is_sampled { SAMPLED } else { 0 };
         Some(Self::new(
             place.trace.as_bytes(),
-            flags,
+            place.is_sampled,
             Some(place.span.as_bytes()),
         ))
     }
@@ -76,7 +75,7 @@ impl Trace {
     #[inline]
     pub(crate) fn after(given: &[u8]) -> Self {
         match read(given) {
-            Some(given) => Self::new(given.trace, given.flags & SAMPLED, None),
+            Some(given) => Self::new(given.trace, given.is_sampled, None),
             None => Self::anew(),
         }
     }
@@ -87,12 +86,12 @@ impl Trace {
         let id = rand::random::<u128>().max(1);
         let mut trace = [0; TRACE.end - TRACE.start];
         print(id, &mut trace);
-        Self::new(&trace, 0, None)
+        Self::new(&trace, false, None)
     }
 
     /// Creates a trace with the given span, or with a new one. An id of the wrong length is
     /// ignored.
-    fn new(trace: &[u8], flags: u8, span: Option<&[u8]>) -> Self {
+    fn new(trace: &[u8], is_sampled: bool, span: Option<&[u8]>) -> Self {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         if let Some(place) = text.get_mut(TRACE).filter(|at| at.len() == trace.len()) {
             place.copy_from_slice(trace);
@@ -104,7 +103,7 @@ impl Trace {
             }
         }
         if let Some(last) = text.last_mut() {
-            *last = b'0' | flags;
+            *last = b'0' | u8::from(is_sampled);
         }
         Self { text }
     }
@@ -128,7 +127,7 @@ struct TraceHeader<'a> {
     trace: &'a [u8],
     #[cfg(feature = "otlp")]
     span: &'a [u8],
-    flags: u8,
+    is_sampled: bool,
 }
 
 /// Reads a header. Returns `None` if the header is not well-formed.
@@ -149,18 +148,12 @@ fn read(given: &[u8]) -> Option<TraceHeader<'_>> {
     if !is_well_formed || !is_set(trace) || !is_set(span) {
         return None;
     }
-    let flags = whole.last()?;
-    // The value of the last hexadecimal digit, whose lowest bit is [`SAMPLED`].
-    let flags = if flags.is_ascii_digit() {
-        flags - b'0'
-    } else {
-        flags - b'a' + 10
-    };
+    let flags = char::from(*whole.last()?).to_digit(16)?;
     Some(TraceHeader {
         trace,
         #[cfg(feature = "otlp")]
         span,
-        flags,
+        is_sampled: flags & SAMPLED != 0,
     })
 }
 
