@@ -28,31 +28,7 @@ impl Cut {
     }
 }
 
-/// How many ticks a connection may stand still.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadlines {
-    head: u32,
-    request: u32,
-    reply: u32,
-    whole_reply: u32,
-    draining_reply: u32,
-    idle: u32,
-}
-
-impl Deadlines {
-    pub(crate) fn of(bounds: &ConnectionBounds) -> Self {
-        Self {
-            head: ticks(bounds.head),
-            request: ticks(bounds.request),
-            reply: ticks(bounds.reply),
-            whole_reply: ticks(bounds.reply.saturating_mul(WHOLE_REPLY)),
-            draining_reply: ticks(bounds.reply.min(DRAINING_REPLY)),
-            idle: ticks(KEEP_ALIVE),
-        }
-    }
-}
-
-/// Returns a duration in whole seconds, rounded up.
+/// Returns how many ticks a duration has: its whole seconds, rounded up.
 fn ticks(duration: Duration) -> u32 {
     let seconds = duration
         .as_secs()
@@ -268,25 +244,26 @@ impl ConnectionProgress {
     /// Returns why this connection is over at tick `now`, or `None` if it is not.
     pub(crate) fn verdict(
         &self,
-        deadlines: &Deadlines,
+        bounds: &ConnectionBounds,
         now: u32,
         is_draining: bool,
     ) -> Option<Cut> {
-        let is_over = |since: u32, limit: u32| now.wrapping_sub(since) > limit;
+        let is_over = |since: u32, limit: Duration| now.wrapping_sub(since) > ticks(limit);
         let reply = if is_draining {
-            deadlines.draining_reply
+            bounds.reply.min(DRAINING_REPLY)
         } else {
-            deadlines.reply
+            bounds.reply
         };
+        let whole_reply = bounds.reply.saturating_mul(WHOLE_REPLY);
         let is_behind = self
             .behind_since
             .get()
-            .is_some_and(|since| is_over(since, deadlines.whole_reply));
+            .is_some_and(|since| is_over(since, whole_reply));
         let is_answering_over =
-            self.answering.get().is_some() && is_over(self.asked.get(), deadlines.request);
+            self.answering.get().is_some() && is_over(self.asked.get(), bounds.request);
         let is_asking_over = self
             .asking_since()
-            .is_some_and(|since| is_over(since, deadlines.head));
+            .is_some_and(|since| is_over(since, bounds.head));
         if self.cut.get().is_some() {
             None
         } else if is_behind || (self.is_writing.get() && is_over(self.moved.get(), reply)) {
@@ -295,7 +272,7 @@ impl ConnectionProgress {
             Some(Cut::Request)
         } else if self
             .idle_since()
-            .is_some_and(|since| is_over(since, deadlines.idle))
+            .is_some_and(|since| is_over(since, KEEP_ALIVE))
         {
             Some(Cut::Idle)
         } else {
@@ -322,9 +299,8 @@ mod tests {
         from: u32,
         is_draining: bool,
     ) -> Option<(u32, Cut)> {
-        let deadlines = Deadlines::of(&BOUNDS);
         (from..1000).find_map(|now| {
-            let cut = progress.verdict(&deadlines, now, is_draining)?;
+            let cut = progress.verdict(&BOUNDS, now, is_draining)?;
             Some((now, cut))
         })
     }
@@ -364,18 +340,17 @@ mod tests {
     #[test]
     fn a_reply_that_is_taken_slowly_is_not_cut_for_six_times_as_long() {
         let progress = ConnectionProgress::new(0);
-        let deadlines = Deadlines::of(&BOUNDS);
         for now in (0..60).step_by(10) {
             progress.note_written(now);
             progress.note_not_written(now);
-            assert_eq!(progress.verdict(&deadlines, now + 10, false), None);
+            assert_eq!(progress.verdict(&BOUNDS, now + 10, false), None);
         }
         progress.note_written(60);
         progress.note_not_written(60);
-        assert_eq!(progress.verdict(&deadlines, 61, false), Some(Cut::Reply));
+        assert_eq!(progress.verdict(&BOUNDS, 61, false), Some(Cut::Reply));
         assert!(!progress.note_flushed(), "nothing was paused");
         progress.note_written(61);
-        assert_eq!(progress.verdict(&deadlines, 62, false), None);
+        assert_eq!(progress.verdict(&BOUNDS, 62, false), None);
     }
 
     #[test]

@@ -14,18 +14,16 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::bounds::ConnectionBounds;
 use super::guarded::Guarded;
-use super::progress::{ConnectionProgress, Cut, Deadlines};
+use super::progress::{ConnectionProgress, Cut};
 
 /// The time between two looks at the connections.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The connections of one worker.
 pub(crate) struct Watch {
-    deadlines: Deadlines,
+    bounds: ConnectionBounds,
     /// The most bytes of a head, or of a chunked body with all that is around its chunks.
     pub(super) unread: usize,
-    /// The most connections of this worker.
-    limit: usize,
     pub(super) is_off: bool,
     now: Cell<u32>,
     is_crowded: Cell<bool>,
@@ -37,9 +35,8 @@ impl Watch {
     pub(crate) fn new(bounds: &ConnectionBounds, metrics: ListenerMetrics) -> Self {
         let is_off = faults::is(Fault::NoConnectionGuard);
         Self {
-            deadlines: Deadlines::of(bounds),
+            bounds: *bounds,
             unread: bounds.unread(),
-            limit: bounds.connections,
             is_off,
             now: Cell::new(0),
             is_crowded: Cell::new(false),
@@ -100,14 +97,15 @@ impl Watch {
             return;
         }
         for progress in connections.iter() {
-            if let Some(cut) = progress.verdict(&self.deadlines, now, is_draining) {
+            if let Some(cut) = progress.verdict(&self.bounds, now, is_draining) {
                 self.count(cut);
                 progress.end(cut);
             }
         }
         let n_open = connections.len();
-        self.is_crowded.set(n_open * 20 >= self.limit * 19);
-        let n_kept = self.limit * 9 / 10;
+        let limit = self.bounds.connections;
+        self.is_crowded.set(n_open * 20 >= limit * 19);
+        let n_kept = limit * 9 / 10;
         if n_open > n_kept {
             let idle = longest(
                 &connections,
