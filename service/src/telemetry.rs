@@ -96,12 +96,7 @@ fn filter(level: &str) -> Result<EnvFilter, String> {
 }
 
 fn log_panic(panic: &PanicHookInfo<'_>) {
-    let payload = panic.payload();
-    let message = payload
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message");
+    let message = panic.payload_as_str().unwrap_or("no message");
     let location = panic.location().map(ToString::to_string);
     tracing::error!(location, "A thread panicked: {message}");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use figment::value::Value;
 use odometer_core::duration::{self, GRAMMAR, exact};
 use odometer_process::secret::Secret;
-use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{Error, IgnoredAny, SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer};
 
 use super::error::ConfigError;
@@ -198,12 +198,8 @@ fn words<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> 
             Ok(words.map(str::to_owned).collect())
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
-            let mut words = Vec::new();
-            while let Some(word) = list.next_element()? {
-                words.push(word);
-            }
-            Ok(words)
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Vec<String>, A::Error> {
+            Deserialize::deserialize(SeqAccessDeserializer::new(list))
         }
     }
 
