@@ -73,13 +73,8 @@ impl DatePart {
 
 /// Returns how many characters a period of a calendar kind has; `None` for the other kinds.
 pub(crate) fn length(kind: PeriodKind) -> Option<usize> {
-    match kind {
-        PeriodKind::None | PeriodKind::Keyed => None,
-        PeriodKind::Day => Some("20261120".len()),
-        PeriodKind::Week => Some("2026W47".len()),
-        PeriodKind::Month => Some("202611".len()),
-        PeriodKind::Year => Some("2026".len()),
-    }
+    let unit = CalendarUnit::of(kind, YearStart::NEW_YEAR)?;
+    Some(unit.label(unit.first()).len())
 }
 
 /// Returns the month and the day for a day of the year, such as `1120`; `None` if the year has no
