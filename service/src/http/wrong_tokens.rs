@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metrics::Counter;
@@ -30,35 +31,28 @@ const MAX_NAMED: usize = 8;
 /// The wrong tokens of this replica.
 pub(crate) struct WrongTokens {
     minute: Mutex<Option<Minute>>,
-    /// How many tokens of each address wait now. Addresses that count as one are under `None`.
-    waiting: Mutex<BTreeMap<Option<IpAddr>, usize>>,
+    /// The tokens of each address that wait now. Addresses that count as one are under `None`.
+    waiting: Mutex<BTreeMap<Option<IpAddr>, Waiting>>,
     counter: Counter,
 }
 
 /// When a token is compared.
-pub(crate) enum ComparisonTime<'a> {
+pub(crate) enum ComparisonTime {
     Now,
     /// After a delay. The caller keeps this value during the delay.
-    Later(Waiting<'a>),
+    Later(Waiting),
     /// Never, because too many tokens wait.
     Never,
 }
 
-/// One token that waits.
-pub(crate) struct Waiting<'a> {
-    tokens: &'a WrongTokens,
-    peer: Option<IpAddr>,
-}
+/// Shared by the tokens of one address that wait, and by the list of them. So as many wait as there
+/// are owners besides the list.
+#[derive(Clone, Default)]
+pub(crate) struct Waiting(Arc<()>);
 
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut waiting = self.tokens.waiting.lock();
-        if let Some(n) = waiting.get_mut(&self.peer) {
-            *n -= 1;
-            if *n == 0 {
-                waiting.remove(&self.peer);
-            }
-        }
+impl Waiting {
+    fn n_tokens(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
     }
 }
 
@@ -94,7 +88,7 @@ impl WrongTokens {
     /// Returns when a token from `peer` is to be compared, no matter whether the token is right.
     ///
     /// So a caller who hangs up while the token waits learns nothing about it.
-    pub(crate) fn turn(&self, peer: Option<IpAddr>, now: Instant) -> ComparisonTime<'_> {
+    pub(crate) fn turn(&self, peer: Option<IpAddr>, now: Instant) -> ComparisonTime {
         self.tell(now);
         let peer = peer.map(network);
         let minute = self.minute.lock();
@@ -107,13 +101,12 @@ impl WrongTokens {
             return ComparisonTime::Now;
         }
         let mut waiting = self.waiting.lock();
-        let n_waiting = waiting.entry(peer).or_default();
-        if *n_waiting >= MAX_WAITING {
+        waiting.retain(|_, of| of.n_tokens() > 0);
+        let of_peer = waiting.entry(peer).or_default();
+        if of_peer.n_tokens() >= MAX_WAITING {
             return ComparisonTime::Never;
         }
-        *n_waiting += 1;
-        drop(waiting);
-        ComparisonTime::Later(Waiting { tokens: self, peer })
+        ComparisonTime::Later(of_peer.clone())
     }
 
     /// Counts a wrong token from `peer`.
@@ -223,7 +216,7 @@ mod tests {
     }
 
     fn n_waiting(tokens: &WrongTokens) -> usize {
-        tokens.waiting.lock().values().sum()
+        tokens.waiting.lock().values().map(Waiting::n_tokens).sum()
     }
 
     #[test]
@@ -266,7 +259,7 @@ mod tests {
             ComparisonTime::Later(_)
         ));
         drop(waiting);
-        assert!(tokens.waiting.lock().is_empty());
+        assert_eq!(n_waiting(&tokens), 0);
     }
 
     #[test]
