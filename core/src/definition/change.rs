@@ -1,6 +1,6 @@
 //! Reads what a caller asks a definition to be. Fields that are absent stay as they are.
 
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::check::{MAX_STEP, cut};
@@ -236,13 +236,6 @@ impl DefinitionChange {
             definition.layout.get_or_insert_default();
         }
         definition
-    }
-}
-
-impl<'de> Deserialize<'de> for DefinitionChange {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        Self::from_value(&value).map_err(de::Error::custom)
     }
 }
 

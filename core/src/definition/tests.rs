@@ -411,9 +411,9 @@ fn spans_read_and_print_in_the_largest_exact_unit() {
 
 #[test]
 fn a_change_is_read_from_any_format_with_the_same_sentences() {
-    let read: DefinitionChange = serde_json::from_value(json!({"start": "7"})).unwrap();
+    let read = DefinitionChange::from_value(&json!({"start": "7"})).unwrap();
     assert_eq!(read, change(json!({"start": 7})));
-    let error = serde_json::from_value::<DefinitionChange>(json!({"stat": 7})).unwrap_err();
+    let error = DefinitionChange::from_value(&json!({"stat": 7})).unwrap_err();
     assert!(error.to_string().contains("`stat` is not a field"));
 }
 

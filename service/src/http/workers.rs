@@ -1,10 +1,9 @@
 //! Leases worker ids to programs with a snowflake library of their own, renews leases, and takes
 //! ids back.
 
-use actix_web::web::Data;
+use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use odometer_core::name::SequenceName;
-use odometer_sequence::workers::{LeaseGrant, LeaseRow};
+use odometer_sequence::workers::{LeaseGrant, LeaseKey, LeaseRow};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -105,14 +104,8 @@ pub(crate) async fn lease((request, payload, http): Call) -> Result<HttpResponse
         body = LeasedWorkerReply))
 )]
 pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse, Problem> {
-    let (pool, worker) = path(&request)?;
-    let token = parse::workers::token(request.headers())?;
-    parse::no_query(request.uri().query())?;
-    let body = body::json_or_nothing(&request, payload, http.body).await?;
-    let ttl = parse::workers::renewal(&body)?;
-    let directory = &http.directory;
-    let key = directory.shown_lease(pool, worker, token)?;
-    let lease = directory.renew_worker(&key, ttl).await?;
+    let (key, ttl) = shown_lease(&request, payload, &http, parse::workers::renewal).await?;
+    let lease = http.directory.renew_worker(&key, ttl).await?;
     Ok(HttpResponse::Ok().json(leased(lease)))
 }
 
@@ -130,14 +123,11 @@ pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse
     responses((status = 204, description = "Given back, now or before."))
 )]
 pub(crate) async fn give_back((request, payload, http): Call) -> Result<HttpResponse, Problem> {
-    let (pool, worker) = path(&request)?;
-    let token = parse::workers::token(request.headers())?;
-    parse::no_query(request.uri().query())?;
-    let body = body::json_or_nothing(&request, payload, http.body).await?;
-    let unused_from_ms = parse::workers::end(&body)?;
-    let directory = &http.directory;
-    let key = directory.shown_lease(pool, worker, token)?;
-    directory.give_back_worker(&key, unused_from_ms).await?;
+    let end = parse::workers::end;
+    let (key, unused_from_ms) = shown_lease(&request, payload, &http, end).await?;
+    http.directory
+        .give_back_worker(&key, unused_from_ms)
+        .await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -168,9 +158,21 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     }))
 }
 
-fn path(request: &HttpRequest) -> Result<(SequenceName, u32), Problem> {
+/// Returns the lease whose token a call shows, and what `read` finds in the body of the call.
+async fn shown_lease<T>(
+    request: &HttpRequest,
+    payload: Payload,
+    http: &Http,
+    read: fn(&[u8]) -> Result<T, Problem>,
+) -> Result<(LeaseKey, T), Problem> {
     let path = request.uri().path();
-    Ok((parse::name(path)?, parse::workers::worker(path)?))
+    let (pool, worker) = (parse::name(path)?, parse::workers::worker(path)?);
+    let token = parse::workers::token(request.headers())?;
+    parse::no_query(request.uri().query())?;
+    let body = body::json_or_nothing(request, payload, http.body).await?;
+    let said = read(&body)?;
+    let key = http.directory.shown_lease(pool, worker, token)?;
+    Ok((key, said))
 }
 
 fn leased(lease: LeaseGrant) -> LeasedWorkerReply {

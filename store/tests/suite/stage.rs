@@ -328,7 +328,7 @@ pub(crate) fn key() -> CounterKey {
 
 /// A definition from its JSON.
 pub(crate) fn define(fields: &str) -> Act {
-    let change: DefinitionChange = serde_json::from_str(fields).expect("it is a change");
+    let change = DefinitionChange::from_json(fields.as_bytes()).expect("it is a change");
     Act::Define {
         change: Box::new(change),
         template: Arc::new(Definition::default()),

@@ -16,25 +16,20 @@ pub struct Moment {
 }
 
 /// Says why no id is issued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The ticker has no worker id.
-    #[error("the ticker is closed")]
     Closed,
     /// The reserved time is used up, and more must be reserved.
-    #[error("the time reserved is used up")]
     Limit,
     /// The clock was set back, or the ids of the present ticks are used up.
-    #[error("the next id lies {ticks} ticks further ahead of the clock than it may")]
     Ahead {
         /// The number of ticks that the clock must go on before the ids can be issued: 1 or more.
         ticks: u64,
     },
     /// The layout has no bits for this time.
-    #[error("the time bits of the layout have ended")]
     TimeEnds,
     /// A batch cannot have that many ids from the present counter on.
-    #[error("a batch has at most {most} ids here")]
     TooMany {
         /// The most ids that a batch can have here: 1 or more.
         most: u64,

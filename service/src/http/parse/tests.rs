@@ -285,9 +285,9 @@ fn weights_are_those_of_the_rfc() {
         wanted(&headers(&[("accept", &accept)]))
     };
     let ascending = ["0.", "0.001", "0.05", "0.499", "0.5", "1.000"];
-    for pair in ascending.windows(2) {
-        assert_eq!(of_two(pair[1], pair[0]), MediaType::Text, "{pair:?}");
-        assert_eq!(of_two(pair[0], pair[1]), MediaType::Json, "{pair:?}");
+    for (lower, higher) in ascending.into_iter().zip(ascending.into_iter().skip(1)) {
+        assert_eq!(of_two(higher, lower), MediaType::Text, "{lower} {higher}");
+        assert_eq!(of_two(lower, higher), MediaType::Json, "{lower} {higher}");
     }
     assert_eq!(of_two("1", "1.000"), MediaType::Json);
     assert_eq!(of_two("0.5", "0.500"), MediaType::Json);

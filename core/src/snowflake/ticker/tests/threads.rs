@@ -120,7 +120,7 @@ fn taker(
                 }
             }
             Err(Refused::Limit | Refused::Ahead { .. }) => thread::yield_now(),
-            Err(refused) => panic!("{refused}"),
+            Err(refused) => panic!("{refused:?}"),
         }
     }
     seen.n_seen.fetch_add(n_taken, Ordering::Relaxed);
@@ -274,7 +274,7 @@ fn late_taker(
                 seen.n_seen.fetch_add(n_taken, Ordering::Relaxed);
             }
             Err(Refused::Closed | Refused::Limit | Refused::Ahead { .. }) => {}
-            Err(refused) => panic!("{refused}"),
+            Err(refused) => panic!("{refused:?}"),
         }
     }
 }
