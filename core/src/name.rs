@@ -1,9 +1,7 @@
 //! Defines the names of sequences. A text that does not fit is refused, and never changed.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
 /// The name of a sequence: 1 to 128 characters, `^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`.
@@ -115,25 +113,6 @@ pub(crate) use shared_text;
 
 shared_text!(SequenceName);
 
-impl AsRef<str> for SequenceName {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Serialize for SequenceName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for SequenceName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&text).map_err(de::Error::custom)
-    }
-}
-
 fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'-')
 }
@@ -218,13 +197,6 @@ mod tests {
         let map = HashMap::from([(name, 1)]);
         assert_eq!(map.get("Orders"), Some(&1));
         assert_eq!(map.get("orders"), None);
-    }
-
-    #[test]
-    fn names_are_checked_when_they_are_read_from_json() {
-        let name: SequenceName = serde_json::from_str("\"a\\u002eb\"").unwrap();
-        assert_eq!(serde_json::to_string(&name).unwrap(), "\"a.b\"");
-        assert!(serde_json::from_str::<SequenceName>("\"a b\"").is_err());
     }
 
     proptest! {
