@@ -12,11 +12,8 @@ const MAX: usize = 1000;
 
 /// The templates in their order, and the default after them. Clones share the templates.
 #[derive(Clone, Debug)]
-pub struct Templates(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    rules: Vec<TemplateRule>,
+pub struct Templates {
+    rules: Arc<[TemplateRule]>,
     /// The definition of a name that fits no template. It also fills the fields that a definition
     /// leaves out if its name fits no template.
     default: Arc<Definition>,
@@ -83,11 +80,11 @@ impl TemplatesError {
 impl Default for Templates {
     /// Creates every name with the default definition of the API.
     fn default() -> Self {
-        Self(Arc::new(Inner {
-            rules: Vec::new(),
+        Self {
+            rules: Arc::default(),
             default: Arc::default(),
             creates_others: true,
-        }))
+        }
     }
 }
 
@@ -128,11 +125,11 @@ impl Templates {
                 });
             }
         }
-        let templates = Self(Arc::new(Inner {
-            rules,
+        let templates = Self {
+            rules: rules.into(),
             default,
             creates_others,
-        }));
+        };
         match templates.chain() {
             Some(chain) => Err(chain),
             None => Ok(templates),
@@ -141,7 +138,7 @@ impl Templates {
 
     /// Finds the first `share` whose target would itself share another sequence.
     fn chain(&self) -> Option<TemplatesError> {
-        self.0.rules.iter().enumerate().find_map(|(index, rule)| {
+        self.rules.iter().enumerate().find_map(|(index, rule)| {
             let target = rule.template.shared()?;
             let TemplateChoice::Rule(by, found) = self.choice(target) else {
                 return None;
@@ -163,15 +160,14 @@ impl Templates {
     /// A `share` does not apply to its own target. The other templates are searched for the target.
     /// The target is created even if names that fit no template are rejected.
     pub fn choice(&self, name: &SequenceName) -> TemplateChoice<'_> {
-        let inner = &*self.0;
         let names_it = |rule: &TemplateRule| rule.template.shared() == Some(name);
-        let rules = inner.rules.iter().enumerate();
+        let rules = self.rules.iter().enumerate();
         let mut fitting = rules.filter(|(_, rule)| !names_it(rule) && rule.glob.fits(name));
         if let Some((index, rule)) = fitting.next() {
             return TemplateChoice::Rule(index, rule);
         }
-        let is_shared = inner.rules.iter().any(names_it);
-        match (inner.creates_others, is_shared) {
+        let is_shared = self.rules.iter().any(names_it);
+        match (self.creates_others, is_shared) {
             (true, _) => TemplateChoice::Default,
             (false, true) => TemplateChoice::Shared,
             (false, false) => TemplateChoice::Refused,
@@ -183,7 +179,7 @@ impl Templates {
         match self.choice(name) {
             TemplateChoice::Rule(_, rule) => Some(rule.template.clone()),
             TemplateChoice::Default | TemplateChoice::Shared => {
-                Some(Template::Definition(Arc::clone(&self.0.default)))
+                Some(Template::Definition(Arc::clone(&self.default)))
             }
             TemplateChoice::Refused => None,
         }
@@ -202,7 +198,7 @@ impl Templates {
     /// Returns the definition that fills the fields which a new definition of this name leaves out.
     pub fn behind(&self, name: &SequenceName) -> Arc<Definition> {
         self.created_with(name)
-            .unwrap_or_else(|| Arc::clone(&self.0.default))
+            .unwrap_or_else(|| Arc::clone(&self.default))
     }
 
     /// Finds templates that no name can get, each with the earlier template that fits all its
@@ -211,7 +207,7 @@ impl Templates {
     /// It finds them only if the earlier glob has one `*`, at its end, and no other special
     /// character.
     pub fn never_used(&self) -> Vec<(usize, usize)> {
-        let rules = &self.0.rules;
+        let rules = &self.rules;
         let covered = rules.iter().enumerate().filter_map(|(index, rule)| {
             let mut before = rules.iter().take(index);
             // A `share` does not apply to its target, so it never covers all names.
@@ -225,7 +221,7 @@ impl Templates {
 
     /// Returns the glob of a template.
     pub fn glob(&self, index: usize) -> Option<&Glob> {
-        self.0.rules.get(index).map(|rule| &rule.glob)
+        self.rules.get(index).map(|rule| &rule.glob)
     }
 }
 
