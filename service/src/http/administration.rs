@@ -26,37 +26,27 @@ const DELAY: Duration = Duration::from_secs(1);
 
 /// Decides who may change sequences on one listener.
 pub(crate) struct Administration {
-    needed: Needed,
+    /// Whether only this machine reaches the listener.
+    is_loopback: bool,
+    /// What an administrator has to show. If no token is configured, callers on this machine need
+    /// none, and the service refuses changes to all other callers.
+    token: Option<Secret>,
     wrong: WrongTokens,
 }
 
-/// What an administrator has to show.
-#[derive(Clone, Debug)]
-enum Needed {
-    /// Nothing: the listener is loopback, and no token is configured.
-    Nothing,
-    Token(Secret),
-    /// Impossible: other machines can reach the listener, and no token is configured.
-    Impossible,
-}
-
 impl Administration {
-    /// Decides for one listener what an administrator has to show. `refused` counts wrong tokens.
-    pub(crate) fn new(loopback: bool, token: Option<Secret>, refused: Counter) -> Self {
-        let needed = match (loopback, token) {
-            (_, Some(token)) => Needed::Token(token),
-            (true, None) => Needed::Nothing,
-            (false, None) => Needed::Impossible,
-        };
+    /// Makes the administration of one listener. `refused` counts wrong tokens.
+    pub(crate) fn new(is_loopback: bool, token: Option<Secret>, refused: Counter) -> Self {
         Self {
-            needed,
+            is_loopback,
+            token,
             wrong: WrongTokens::new(refused),
         }
     }
 
     /// Returns whether callers need no token here.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.needed, Needed::Nothing)
+        self.is_loopback && self.token.is_none()
     }
 
     /// Writes a line to the log about a minute with wrong tokens, if that minute is over at the time
@@ -76,17 +66,17 @@ impl Administration {
     /// calls are being answered after the wait.
     pub(crate) async fn admit(&self, request: &HttpRequest) -> Result<Author, Problem> {
         let given = request.headers().get(header::AUTHORIZATION);
-        match &self.needed {
+        match (&self.token, self.is_loopback) {
             _ if faults::is(Fault::AnybodyChanges) => Ok(author("anybody", request)),
-            Needed::Nothing if is_forwarded(request.headers()) => Err(Problem::new(
+            (None, true) if is_forwarded(request.headers()) => Err(Problem::new(
                 Code::Forbidden,
                 "The call came through a proxy to a service that takes changes from its own machine \
                  alone; set `ODOMETER_ADMIN_TOKEN` and send that token.",
             )),
-            Needed::Nothing => Ok(author("loopback", request)),
-            Needed::Token(_) if given.is_none() => Err(unauthenticated()),
-            Needed::Token(token) => self.compare(token, request).await,
-            Needed::Impossible => Err(Problem::new(
+            (None, true) => Ok(author("loopback", request)),
+            (Some(_), _) if given.is_none() => Err(unauthenticated()),
+            (Some(token), _) => self.compare(token, request).await,
+            (None, false) => Err(Problem::new(
                 Code::Forbidden,
                 "The service listens beyond loopback and has no administrator's token, so nobody \
                  may change sequences here; set `ODOMETER_ADMIN_TOKEN`.",
