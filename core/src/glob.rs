@@ -14,7 +14,7 @@ const SPECIAL: [char; 3] = ['*', '?', '['];
 /// `*` stands for any characters, or none. `?` stands for one character. `[a-f]` stands for one
 /// character of the set, `[!a-f]` for one that is not in the set. All other characters stand for
 /// themselves.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Glob(::glob::Pattern);
 
 /// Says why a text is not a [`Glob`].
@@ -99,12 +99,6 @@ fn out_of_place(glob: &str) -> Option<(usize, char)> {
 impl fmt::Display for Glob {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.0.as_str())
-    }
-}
-
-impl fmt::Debug for Glob {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.0.as_str(), formatter)
     }
 }
 

@@ -199,12 +199,3 @@ impl Ranges {
         self.iter().map(Block::count).sum()
     }
 }
-
-impl<'a> IntoIterator for &'a Ranges {
-    type Item = &'a Block;
-    type IntoIter = std::slice::Iter<'a, Block>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
