@@ -1,11 +1,16 @@
 //! Tests strict order in the contract: nothing is in memory, and every number comes from the
 //! database.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::{
     Answer, Backend, Client, Program, Scrape, TestDatabase, for_each_backend, run, wait,
 };
+
+/// Bounds each wait.
+const LIMIT: Duration = Duration::from_secs(20);
 
 async fn program(database: &TestDatabase) -> Program {
     Program::options()
@@ -46,8 +51,7 @@ async fn a_strict_sequence_keeps_nothing_in_memory(backend: Backend) {
     assert_eq!(client.next("strict").await, 50);
     let issued = ("odometer_numbers_issued_total", [("sequence", "strict")]);
     // Numbers are counted when their answer is already on its way.
-    let limit = std::time::Duration::from_secs(20);
-    wait::until("all nine are counted", limit, async || {
+    wait::until("all nine are counted", LIMIT, async || {
         let n_issued = Scrape::of(&client).await.sum(issued.0, &issued.1);
         assert!(n_issued <= 9.0, "{n_issued}");
         (n_issued == 9.0).then_some(())
@@ -55,15 +59,11 @@ async fn a_strict_sequence_keeps_nothing_in_memory(backend: Backend) {
     .await;
 
     // Only the range that was given to the caller as a block is in the journal.
-    wait::until(
-        "the row is written",
-        std::time::Duration::from_secs(20),
-        async || {
-            let journal = database.journal("strict").await;
-            let rows: Vec<_> = journal.iter().map(|row| (row.first, row.last)).collect();
-            (rows == [(30, 45)]).then_some(())
-        },
-    )
+    wait::until("the row is written", LIMIT, async || {
+        let journal = database.journal("strict").await;
+        let rows: Vec<_> = journal.iter().map(|row| (row.first, row.last)).collect();
+        (rows == [(30, 45)]).then_some(())
+    })
     .await;
     for (value, fate) in [
         (10, "no_record"),
@@ -178,7 +178,12 @@ fn strict_order_may_be_relaxed_and_not_the_reverse() {
         let reply = client.define("order", &json!({"order": "relaxed"})).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         assert_eq!(client.next("order").await, 2);
-        assert!(client.describe("order").await["state"]["block"].is_object());
+        // The block of that number may be used up, and the next one under way.
+        wait::until("numbers are in memory", LIMIT, async || {
+            let shown = client.describe("order").await;
+            shown["state"]["block"].is_object().then_some(())
+        })
+        .await;
         let reply = client
             .put("/v1/sequences/order", &json!({"order": "strict"}))
             .await;
