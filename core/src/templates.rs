@@ -202,26 +202,21 @@ impl Templates {
     }
 
     /// Finds templates that no name can get, each with the earlier template that fits all its
-    /// names.
+    /// names, and both with their places.
     ///
     /// It finds them only if the earlier glob has one `*`, at its end, and no other special
     /// character.
-    pub fn never_used(&self) -> Vec<(usize, usize)> {
-        let rules = &self.rules;
-        let covered = rules.iter().enumerate().filter_map(|(index, rule)| {
-            let mut before = rules.iter().take(index);
+    pub fn never_used(&self) -> Vec<[(usize, &TemplateRule); 2]> {
+        let rules = || self.rules.iter().enumerate();
+        let covered = rules().filter_map(|(index, rule)| {
+            let mut before = rules().take(index);
             // A `share` does not apply to its target, so it never covers all names.
-            let by = before.position(|earlier| {
+            let by = before.find(|(_, earlier)| {
                 earlier.template.shared().is_none() && earlier.glob.fits_all_of(&rule.glob)
             });
-            by.map(|by| (index, by))
+            by.map(|by| [(index, rule), by])
         });
         covered.collect()
-    }
-
-    /// Returns the glob of a template.
-    pub fn glob(&self, index: usize) -> Option<&Glob> {
-        self.rules.get(index).map(|rule| &rule.glob)
     }
 }
 
@@ -321,6 +316,13 @@ mod tests {
         }
     }
 
+    fn never_used(templates: &Templates) -> Vec<(usize, usize)> {
+        let never_used = templates.never_used().into_iter();
+        never_used
+            .map(|[(index, _), (by, _)]| (index, by))
+            .collect()
+    }
+
     #[test]
     fn a_template_behind_one_that_fits_all_its_names_is_never_used() {
         for (globs, expected) in [
@@ -335,11 +337,11 @@ mod tests {
         ] {
             let rules = globs.iter().map(|glob| counted(glob, 1)).collect();
             let templates = templates(rules, true).unwrap();
-            assert_eq!(templates.never_used(), expected, "{globs:?}");
+            assert_eq!(never_used(&templates), expected, "{globs:?}");
         }
         // The shared sequence itself gets the second template.
         let rules = vec![sharing("s*", "s-all"), counted("s-all", 1)];
-        assert_eq!(templates(rules, true).unwrap().never_used(), []);
+        assert_eq!(never_used(&templates(rules, true).unwrap()), []);
     }
 
     #[test]

@@ -158,16 +158,15 @@ impl Config {
 
     /// Returns a warning for each template that no name gets.
     pub(crate) fn never_used(&self) -> Vec<String> {
-        let templates = &self.templates;
-        let warning = |(index, by): (usize, usize)| {
-            let (glob, earlier) = (templates.glob(index)?, templates.glob(by)?);
-            Some(format!(
-                "warning: template[{index}] (match \"{glob}\") is never used: template[{by}] \
-                 (match \"{earlier}\") stands before it and fits all its names"
-            ))
-        };
-        let never_used = templates.never_used().into_iter();
-        never_used.filter_map(warning).collect()
+        let never_used = self.templates.never_used().into_iter();
+        let warnings = never_used.map(|[(index, rule), (by, earlier)]| {
+            format!(
+                "warning: template[{index}] (match \"{}\") is never used: template[{by}] \
+                 (match \"{}\") stands before it and fits all its names",
+                rule.glob, earlier.glob
+            )
+        });
+        warnings.collect()
     }
 
     /// Returns a warning if the token is so short that it can be guessed.
