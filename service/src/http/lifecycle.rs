@@ -68,14 +68,9 @@ pub(crate) async fn advance((request, payload, http): Call) -> Result<HttpRespon
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     let body = body::json(&request, payload, http.body).await?;
-    let asked = parse::advance(&body)?;
-    let act = Act::Advance {
-        period: asked.period.unwrap_or_default(),
-        floor: asked.floor,
-        confirm: asked.confirm,
-    };
-    let act = http.directory.act(&name, act, condition, author);
-    let stands = suggestions::with_suggestions(&http, act).await?;
+    let act = parse::advance(&body)?;
+    let advanced = http.directory.act(&name, act, condition, author);
+    let stands = suggestions::with_suggestions(&http, advanced).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .json(AdvancedReply {
@@ -158,8 +153,8 @@ pub(crate) async fn remove_period((request, payload, http): Call) -> Result<Http
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let act = Act::RemovePeriod { period: key };
-    let act = http.directory.act(&name, act, condition, author);
-    let stands = suggestions::with_suggestions(&http, act).await?;
+    let removed = http.directory.act(&name, act, condition, author);
+    let stands = suggestions::with_suggestions(&http, removed).await?;
     Ok(HttpResponse::NoContent()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .finish())

@@ -86,7 +86,7 @@ pub(crate) fn went_back(
 }
 
 /// What a change does to a sequence.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     /// Gives the sequence a definition, and creates the sequence if it does not exist.
     Define {

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use actix_web::http::header::{self, HeaderMap, HeaderName, Quality, QualityItem};
 use actix_web::mime::Mime;
 use odometer_core::{definition::whole_number, name::SequenceName, period::Period};
-use odometer_sequence::description::Condition;
+use odometer_sequence::description::{Act, Condition};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -202,23 +202,12 @@ pub(crate) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The body of `advance`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Advance {
-    /// The period whose numbers are meant, if the sequence has periods.
-    pub(crate) period: Option<Period>,
-    /// No number below this one is to be issued.
-    pub(crate) floor: i64,
-    /// Whether more than 1 % of what is left may be skipped.
-    pub(crate) confirm: bool,
-}
-
 /// Reads the body of `advance`.
-pub(crate) fn advance(body: &[u8]) -> Result<Advance, Problem> {
+pub(crate) fn advance(body: &[u8]) -> Result<Act, Problem> {
     let fields: AdvanceRequest = object(body, r#"{"floor": "5001", "confirm": false}"#)?;
     let period = match &fields.period {
-        None => None,
-        Some(Value::String(text)) => Some(Period::parse(text)?),
+        None => Period::none(),
+        Some(Value::String(text)) => Period::parse(text)?,
         Some(_) => {
             let detail = "`period` is a string, as a reply has it.";
             return Err(Problem::new(Code::InvalidPeriod, detail));
@@ -235,7 +224,7 @@ pub(crate) fn advance(body: &[u8]) -> Result<Advance, Problem> {
         );
         Problem::new(Code::InvalidBody, detail)
     })?;
-    Ok(Advance {
+    Ok(Act::Advance {
         period,
         floor,
         confirm: fields.confirm,

@@ -365,8 +365,8 @@ fn a_floor_is_a_whole_number_as_a_string_or_a_number() {
             true,
         ),
     ] {
-        let expected = Advance {
-            period: None,
+        let expected = Act::Advance {
+            period: Period::none(),
             floor,
             confirm,
         };
@@ -399,7 +399,7 @@ fn a_floor_is_a_whole_number_as_a_string_or_a_number() {
         assert_eq!(read(body), Err(Code::InvalidBody), "{body}");
     }
     let of_period = read(r#"{"floor":1,"period":"2026"}"#).unwrap();
-    assert_eq!(of_period.period.unwrap().as_str(), "2026");
+    assert_eq!(of_period.period().as_str(), "2026");
     for body in [
         r#"{"floor":1,"period":2026}"#,
         r#"{"floor":1,"period":"a b"}"#,
