@@ -200,10 +200,10 @@ impl Shared {
             period: chosen.period.clone(),
         };
         let like = periods.present(clock::now_ms());
-        let (span, definition) = (chosen.span, periods.definition());
-        let admitted = periods.admit(&chosen.period, permit, || {
+        let admitted = periods.admit(&chosen.period, permit, |definition| {
             self.n_live.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Issuer::of_period(key, span, definition, like.as_deref()))
+            let (span, like) = (chosen.span, like.as_deref());
+            Arc::new(Issuer::of_period(key, span, definition, like))
         });
         let (issuer, leaving) = admitted.ok_or(SequenceError::Elsewhere)?;
         self.send_away(leaving);

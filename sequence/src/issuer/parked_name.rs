@@ -288,6 +288,21 @@ mod tests {
         random.random::<i64>() >> random.random_range(0..64)
     }
 
+    /// Draws a block of the `n`th quarter of all numbers. Some of the last quarter end at 2^63 − 1.
+    fn any_block(random: &mut StdRng, n: i64) -> Block {
+        let (count, step) = (
+            1_u64 << random.random_range(0..=32),
+            1_i64 << random.random_range(0..=28),
+        );
+        let quarter = 1 << 61;
+        let most = quarter - count.cast_signed() * step - 1;
+        let first = match random.random() {
+            true => most,
+            false => random.random_range(0..=most),
+        };
+        Block::new(n * quarter + first, count, step).unwrap()
+    }
+
     #[test]
     fn all_that_outlives_an_actor_is_kept() {
         for seed in 0..N_STATES {
@@ -310,7 +325,7 @@ mod tests {
             state.floor_version = any(random);
             state.adopts = random.random();
             state.issued_below = any(random);
-            state.rates = Rates::resume(random.random());
+            state.rates = Rates::resume(f64::from_bits(random.random()));
             state.used_at -= Duration::from_nanos(random.random_range(0..1 << 40));
             let why = SizeReason::ALL
                 .get(random.random_range(0..9_usize))
@@ -321,15 +336,17 @@ mod tests {
                 why,
                 met_conflicts: random.random(),
             });
-            for n in 0..random.random_range(0..4_i64) {
-                let mut open = open(n << 40 | random.random_range(0..1 << 32), 1 << 32);
+            for n in 0..random.random_range(0..=4_i64) {
+                let mut open = open(0, 1);
+                open.id = Uuid::from_u128(random.random());
+                open.block = any_block(random, n);
                 open.source.store = random.random();
                 open.source.database = random.random();
                 open.reserved_at = any(random);
                 open.recovered_at = NonZeroI64::new(any(random)).filter(|_| random.random());
                 state.hold(open);
-                let rest = open.block.split_front(random.random_range(0..2 << 32)).1;
-                state.spare.extend(rest);
+                let n_issued = random.random_range(0..=open.block.count());
+                state.spare.extend(open.block.split_front(n_issued).1);
             }
             let expected = said(&state, &known);
             // The average falls from the last sample to the end of the rest.
