@@ -221,31 +221,17 @@ mod tests {
 
     use odometer_core::{name::SequenceName, period::CounterKey};
     use odometer_process::metrics::Metrics;
-    use tokio::sync::oneshot;
 
     use super::*;
-    use crate::actor::command::{Outcome, ReplySender};
-
-    type Receiver = oneshot::Receiver<Outcome>;
+    use crate::actor::queue::tests::{Receiver, counts, got, waiter};
 
     fn group(counts: &[u64]) -> (Vec<Waiter>, Vec<Receiver>) {
-        let both = counts.iter().map(|count| {
-            let (answer, receiver) = ReplySender::channel();
-            (Waiter::new(*count, Wants::Numbers, answer), receiver)
-        });
-        both.unzip()
+        let waiters = counts.iter().map(|count| waiter(*count, Wants::Numbers));
+        waiters.unzip()
     }
 
     fn block(first: i64, count: u64) -> Block {
         Block::new(first, count, 10).unwrap()
-    }
-
-    fn counts(group: &[Waiter]) -> Vec<u64> {
-        group.iter().map(|waiter| waiter.count).collect()
-    }
-
-    fn got(receiver: &mut Receiver) -> Vec<Block> {
-        receiver.try_recv().expect("an answer").expect("numbers")
     }
 
     /// Gives each caller its range. Returns which callers got it.

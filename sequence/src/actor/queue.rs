@@ -282,13 +282,13 @@ fn put_back(blocks: &mut VecDeque<Block>, unwanted: Vec<Block>) {
     clippy::expect_used,
     reason = "tests may fail loudly"
 )]
-mod tests {
+pub(crate) mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
     use crate::actor::command::Outcome;
 
-    type Receiver = oneshot::Receiver<Outcome>;
+    pub(crate) type Receiver = oneshot::Receiver<Outcome>;
 
     /// More numbers than all callers here want together.
     const PLENTY: u64 = 1_000 * PART_OF_LEFT;
@@ -297,9 +297,14 @@ mod tests {
         Block::new(first, count, 1).unwrap()
     }
 
-    fn call(queue: &mut Queue, count: u64, wants: Wants) -> Receiver {
+    pub(crate) fn waiter(count: u64, wants: Wants) -> (Waiter, Receiver) {
         let (answer, receiver) = ReplySender::channel();
-        queue.push(Waiter::new(count, wants, answer));
+        (Waiter::new(count, wants, answer), receiver)
+    }
+
+    fn call(queue: &mut Queue, count: u64, wants: Wants) -> Receiver {
+        let (waiter, receiver) = waiter(count, wants);
+        queue.push(waiter);
         receiver
     }
 
@@ -307,11 +312,11 @@ mod tests {
         call(queue, count, Wants::Numbers)
     }
 
-    fn counts(waiters: &[Waiter]) -> Vec<u64> {
+    pub(crate) fn counts(waiters: &[Waiter]) -> Vec<u64> {
         waiters.iter().map(|waiter| waiter.count).collect()
     }
 
-    fn got(receiver: &mut Receiver) -> Vec<Block> {
+    pub(crate) fn got(receiver: &mut Receiver) -> Vec<Block> {
         receiver.try_recv().expect("an answer").expect("numbers")
     }
 

@@ -242,7 +242,11 @@ impl Directory {
         })
     }
 
-    async fn seen(&self, key: &CounterKey) -> Result<Option<SeenCounter>, SequenceError> {
+    /// Reads a counter; `None` if it was never reserved from.
+    pub(crate) async fn seen(
+        &self,
+        key: &CounterKey,
+    ) -> Result<Option<SeenCounter>, SequenceError> {
         let found = self.shared.store.look_up(key).await;
         let (_listed, seen) = found.map_err(|error| SequenceError::of_counter(key, error))?;
         Ok(seen)

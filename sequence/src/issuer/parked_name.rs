@@ -149,11 +149,9 @@ impl ParkedName {
     /// Makes an issuer that goes on where the name was parked. If a number in memory may be
     /// forbidden by now, the issuer gives none before it has an actor, which looks at them.
     pub(crate) fn issuer(&self, name: SequenceName) -> Arc<Issuer> {
-        let issuer = Arc::new(self.reader(name));
-        let is_forbidden = {
-            let memory = issuer.memory.lock();
-            memory.spare.iter().any(|rest| memory.forbids(*rest))
-        };
+        let state = self.state();
+        let is_forbidden = state.spare.iter().any(|rest| state.forbids(*rest));
+        let issuer = Arc::new(Issuer::resume(CounterKey::whole(name), state));
         let owner = Ownership::take_over(&issuer, issuer.terms.current());
         if let Some(owner) = owner.filter(|_| !is_forbidden) {
             owner.refill_cursor();

@@ -201,7 +201,7 @@ impl SnowflakeIssuer {
                 let now_ms = clock::now_ms();
                 layout
                     .tick_at(now_ms)
-                    .ok_or_else(|| NoIds::BeforeEpoch(before_epoch(layout, now_ms)))?
+                    .ok_or_else(|| NoIds::BeforeEpoch(time_between(now_ms, layout.epoch_ms)))?
             }
         };
         Ok(Moment {
@@ -403,9 +403,9 @@ impl SnowflakeIssuer {
     }
 }
 
-/// Returns how long it is until the epoch of the layout.
-fn before_epoch(layout: &Layout, now_ms: i64) -> Duration {
-    let ms = layout.epoch_ms.saturating_sub(now_ms);
+/// Returns the time from one Unix millisecond to another one; zero if the other one is not later.
+pub(crate) fn time_between(from_ms: i64, until_ms: i64) -> Duration {
+    let ms = until_ms.saturating_sub(from_ms);
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 

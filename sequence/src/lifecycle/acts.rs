@@ -69,13 +69,8 @@ impl Directory {
         change: DefinitionChange,
         condition: Condition,
     ) -> Result<Rehearsed, SequenceError> {
-        let change = ChangeRequest {
-            name: name.clone(),
-            act: self.definition(name, change, true),
-            condition,
-            last_seen: self.last_seen(&CounterKey::whole(name.clone())),
-            n_created: 0,
-        };
+        let act = self.definition(name, change, true);
+        let change = self.request(&CounterKey::whole(name.clone()), act, condition);
         let altered = self.shared.store.alter(change).await;
         let altered = altered.map_err(|error| SequenceError::from_store(name, error))?;
         let warnings = warnings(&altered);
@@ -84,11 +79,11 @@ impl Directory {
         let next_value = match key.period.shown() {
             None if definition.period == PeriodKind::None => altered.after.next_value,
             None => definition.start,
-            // A counter that was never reserved from begins at `start`.
-            Some(_) => match self.shared.store.look_up(&key).await {
-                Ok((_listed, Some(seen))) => seen.next_value,
-                Ok((_, None)) | Err(_) => definition.start,
-            },
+            Some(_) => {
+                // A counter that was never reserved from begins at `start`.
+                let seen = self.seen(&key).await.ok().flatten();
+                seen.map_or(definition.start, |seen| seen.next_value)
+            }
         };
         Ok(Rehearsed {
             samples: self.samples(&key, &definition, next_value)?,
@@ -172,6 +167,17 @@ impl Directory {
         }
     }
 
+    /// Returns the request for an act, which changes this counter.
+    fn request(&self, key: &CounterKey, act: Act, condition: Condition) -> ChangeRequest {
+        ChangeRequest {
+            name: key.sequence.clone(),
+            act,
+            condition,
+            last_seen: self.last_seen(key),
+            n_created: 0,
+        }
+    }
+
     /// Makes a change in the store and then in memory. The change is completed even if its caller
     /// stops waiting.
     async fn change(
@@ -186,13 +192,7 @@ impl Directory {
             sequence: name.clone(),
             period: act.period(),
         };
-        let change = ChangeRequest {
-            name: of.clone(),
-            act: act.clone(),
-            condition,
-            last_seen: self.last_seen(&key),
-            n_created: 0,
-        };
+        let change = self.request(&key, act.clone(), condition);
         let work = async move {
             let altered = match shared.store.alter(change).await {
                 Ok(altered) => altered,
