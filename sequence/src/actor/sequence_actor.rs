@@ -450,8 +450,8 @@ impl SequenceActor {
     }
 
     /// Gives back what was not issued. A caller that finds the issuer from here on must look the
-    /// name up again. Returns how many numbers were returned, and a future that ends when all worker
-    /// ids on their way back have arrived.
+    /// name up again. Returns how many numbers were returned, and a future that ends when all
+    /// worker ids on their way back have arrived.
     pub(crate) fn leave_memory(&mut self) -> (u64, impl Future<Output = ()> + use<>) {
         // Memory is closed before the issuer is gone: a change that finds it gone is answered.
         let n_returned = self.give_back();

@@ -214,8 +214,8 @@ impl PeriodDirectory {
         if let Some(issuer) = period_issuers.issuer(period.as_str()) {
             return Some((issuer, Vec::new()));
         }
-        // Read the definition under the lock. Otherwise a change could come after this read and miss
-        // the issuer among those in memory.
+        // The definition is read under the lock. Otherwise a change could come after that and miss
+        // this issuer among those in memory.
         let fresh = fresh(self.definition());
         period_issuers.n_admitted = period_issuers.n_admitted.saturating_add(1);
         let member = PeriodIssuer {

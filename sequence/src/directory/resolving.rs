@@ -249,7 +249,7 @@ async fn or_internal<T>(
 }
 
 /// Refuses a period that a sequence does not have, or in which callers cannot count now.
-fn check_period(
+pub(crate) fn check_period(
     name: &SequenceName,
     definition: &Definition,
     period: Option<&Period>,

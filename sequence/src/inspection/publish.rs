@@ -3,7 +3,11 @@
 use std::{sync::atomic::Ordering, time::Instant};
 
 use ::metrics::Gauge;
-use odometer_core::{runway::Runway, sizing};
+use odometer_core::{
+    cursor::Cursor,
+    runway::Runway,
+    sizing::{self, SizeReason},
+};
 use odometer_process::metrics::{AbandonedCause, SequenceMetrics};
 
 use crate::{
@@ -83,7 +87,7 @@ impl Shared {
         metrics.issued.increment(issuer.take_unpublished());
         self.metrics
             .abandoned(AbandonedCause::SlotReused)
-            .increment(issuer.take_unpublished_reuse());
+            .increment(issuer.cursor().map_or(0, Cursor::take_abandoned));
         metrics
     }
 
@@ -150,7 +154,8 @@ fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f
 fn part_of_hold(issuer: &Issuer, state: &CounterStatus) -> Option<f64> {
     // Each of several databases has only a part of the numbers left, which `part` does not know. An
     // adopted block has no reason for its size, so `part` must check, too.
-    if issuer.has_its_share_of_what_is_left() {
+    let last_refill = issuer.memory.lock().last_refill;
+    if last_refill.is_some_and(|refill| refill.why == Some(SizeReason::Left)) {
         return None;
     }
     let definition = issuer.definition();

@@ -395,11 +395,6 @@ impl Issuer {
         n_now.saturating_sub(n_told)
     }
 
-    /// Returns how many numbers were lost to reused slots and are not in the metrics yet.
-    pub(crate) fn take_unpublished_reuse(&self) -> u64 {
-        self.cursor().map_or(0, Cursor::take_abandoned)
-    }
-
     pub(crate) fn add_direct(&self, count: u64) {
         self.n_direct.fetch_add(count, Ordering::Relaxed);
     }

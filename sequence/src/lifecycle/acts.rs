@@ -23,7 +23,7 @@ use tracing::Instrument as _;
 
 use crate::{
     directory::calls::{Directory, asked_for},
-    directory::period_rule::PeriodRule,
+    directory::resolving::check_period,
     error::SequenceError,
     inspection::description::{Condition, Defined, LifecycleOutcome, Rehearsed},
     lifecycle::audit::{self, Author},
@@ -143,9 +143,7 @@ impl Directory {
             let whole = CounterKey::whole(name.clone());
             let found = self.shared.store.look_up(&whole).await;
             let (listed, _seen) = found.map_err(|error| SequenceError::from_store(name, error))?;
-            let rule = PeriodRule::of(&listed.definition);
-            let rule = rule.ok_or_else(|| SequenceError::NoPeriods { name: name.clone() })?;
-            rule.choose(&listed.definition, Some(period), clock::now_ms())?;
+            check_period(name, &listed.definition, Some(period))?;
         }
         let altered = self.change(name, act, condition, author).await?;
         let (before, after) = (altered.before.as_ref(), &altered.after);
