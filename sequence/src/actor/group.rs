@@ -62,7 +62,7 @@ impl SequenceActor {
         self.issuer.note_shared_out(&reserved);
         let is_strict = self.issuer.is_strict();
         if !is_strict {
-            group.retain(|waiter| !waiter.answer.is_closed());
+            group.retain(|waiter| !waiter.is_gone());
         }
         if !group.is_empty() && self.is_forbidden(reserved.block) {
             self.give_up(&reserved);
@@ -196,10 +196,7 @@ fn share_out(block: Block, group: Vec<Waiter>) -> Shares {
 fn fitting(group: Vec<Waiter>, mut left: u64) -> (Vec<Waiter>, Vec<(Waiter, u64)>) {
     let mut kept = Vec::new();
     let mut refused = Vec::new();
-    let there = group
-        .into_iter()
-        .filter(|waiter| !waiter.answer.is_closed());
-    for waiter in there {
+    for waiter in group.into_iter().filter(|waiter| !waiter.is_gone()) {
         if waiter.count > left {
             refused.push((waiter, left));
         } else {
@@ -223,11 +220,13 @@ mod tests {
     use odometer_process::metrics::Metrics;
 
     use super::*;
-    use crate::actor::queue::tests::{Receiver, counts, got, waiter};
+    use crate::actor::queue::tests::{Receiver, counts, got};
 
     fn group(counts: &[u64]) -> (Vec<Waiter>, Vec<Receiver>) {
-        let waiters = counts.iter().map(|count| waiter(*count, Wants::Numbers));
-        waiters.unzip()
+        let waiters = counts.iter();
+        waiters
+            .map(|count| Waiter::new(*count, Wants::Numbers))
+            .unzip()
     }
 
     fn block(first: i64, count: u64) -> Block {

@@ -37,7 +37,7 @@ impl Handler<Command> for SequenceActor {
 impl SequenceActor {
     fn take_for(&mut self, mut waiter: Waiter, context: &mut Context<Self>) {
         match self.ending {
-            None if waiter.answer.is_closed() => return,
+            None if waiter.is_gone() => return,
             None => {}
             Some(Ending::Draining) => return waiter.refuse(SequenceError::Draining),
             // The caller gets no answer, and looks the name up again.

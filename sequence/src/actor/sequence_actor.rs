@@ -239,7 +239,7 @@ impl SequenceActor {
             PendingWork::Group(group) => group.first(),
             PendingWork::Renewal => None,
         };
-        waiter.map_or_else(Span::none, |waiter| waiter.answer.call.clone())
+        waiter.map_or_else(Span::none, |waiter| waiter.call.clone())
     }
 
     pub(crate) fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
