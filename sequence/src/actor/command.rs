@@ -4,40 +4,9 @@
 //! it gives numbers to that caller. If the actor dies, the caller learns of that at once.
 
 use actix::Message;
-use odometer_core::block::Block;
 use tokio::sync::oneshot;
-use tracing::Span;
 
-use crate::{actor::queue::Waiter, error::SequenceError};
-
-/// The ascending ranges that a caller gets, with as many numbers as were requested, or a refusal.
-pub(crate) type Outcome = Result<Vec<Block>, SequenceError>;
-
-/// Sends the answer to one caller.
-pub(crate) struct ReplySender {
-    sender: oneshot::Sender<Outcome>,
-    /// The call, as the log names it.
-    pub(crate) call: Span,
-}
-
-impl ReplySender {
-    /// Creates a channel for the answer to the present call.
-    pub(crate) fn channel() -> (Self, oneshot::Receiver<Outcome>) {
-        let (sender, receiver) = oneshot::channel();
-        let call = Span::current();
-        (Self { sender, call }, receiver)
-    }
-
-    /// Returns whether the caller gave up.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
-    }
-
-    /// Sends the answer. If the caller gave up, returns the answer.
-    pub(crate) fn send(self, outcome: Outcome) -> Result<(), Outcome> {
-        self.sender.send(outcome)
-    }
-}
+use crate::actor::queue::Waiter;
 
 /// A command for an actor.
 pub(crate) enum Command {

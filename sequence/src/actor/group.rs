@@ -62,7 +62,7 @@ impl SequenceActor {
         self.issuer.note_shared_out(&reserved);
         let is_strict = self.issuer.is_strict();
         if !is_strict {
-            group.retain(|waiter| !waiter.answer.is_closed());
+            group.retain(|waiter| !waiter.is_gone());
         }
         if !group.is_empty() && self.is_forbidden(reserved.block) {
             self.give_up(&reserved);
@@ -196,10 +196,7 @@ fn share_out(block: Block, group: Vec<Waiter>) -> Shares {
 fn fitting(group: Vec<Waiter>, mut left: u64) -> (Vec<Waiter>, Vec<(Waiter, u64)>) {
     let mut kept = Vec::new();
     let mut refused = Vec::new();
-    let there = group
-        .into_iter()
-        .filter(|waiter| !waiter.answer.is_closed());
-    for waiter in there {
+    for waiter in group.into_iter().filter(|waiter| !waiter.is_gone()) {
         if waiter.count > left {
             refused.push((waiter, left));
         } else {
@@ -221,31 +218,19 @@ mod tests {
 
     use odometer_core::{name::SequenceName, period::CounterKey};
     use odometer_process::metrics::Metrics;
-    use tokio::sync::oneshot;
 
     use super::*;
-    use crate::actor::command::{Outcome, ReplySender};
-
-    type Receiver = oneshot::Receiver<Outcome>;
+    use crate::actor::queue::tests::{Receiver, counts, got};
 
     fn group(counts: &[u64]) -> (Vec<Waiter>, Vec<Receiver>) {
-        let both = counts.iter().map(|count| {
-            let (answer, receiver) = ReplySender::channel();
-            (Waiter::new(*count, Wants::Numbers, answer), receiver)
-        });
-        both.unzip()
+        let waiters = counts.iter();
+        waiters
+            .map(|count| Waiter::new(*count, Wants::Numbers))
+            .unzip()
     }
 
     fn block(first: i64, count: u64) -> Block {
         Block::new(first, count, 10).unwrap()
-    }
-
-    fn counts(group: &[Waiter]) -> Vec<u64> {
-        group.iter().map(|waiter| waiter.count).collect()
-    }
-
-    fn got(receiver: &mut Receiver) -> Vec<Block> {
-        receiver.try_recv().expect("an answer").expect("numbers")
     }
 
     /// Gives each caller its range. Returns which callers got it.

@@ -37,7 +37,7 @@ impl Handler<Command> for SequenceActor {
 impl SequenceActor {
     fn take_for(&mut self, mut waiter: Waiter, context: &mut Context<Self>) {
         match self.ending {
-            None if waiter.answer.is_closed() => return,
+            None if waiter.is_gone() => return,
             None => {}
             Some(Ending::Draining) => return waiter.refuse(SequenceError::Draining),
             // The caller gets no answer, and looks the name up again.
@@ -165,12 +165,7 @@ impl SequenceActor {
     fn leave(&mut self, context: &mut Context<Self>) {
         let store = self.issuer.store();
         self.ending = Some(Ending::Leaving);
-        // Memory is closed before the issuer is gone: a change that finds it gone is answered.
-        let n_returned = self.give_back();
-        self.close_snowflake();
-        // A caller that finds the issuer from here on must look the name up again.
-        *self.issuer.actor.lock() = ActorLink::Gone;
-        let returning = self.returned();
+        let (n_returned, returning) = self.leave_memory();
         let shared = Arc::clone(&self.shared);
         // The returned numbers must be in the store before the name is loaded again. Otherwise its
         // next issuer does not find them.

@@ -7,8 +7,10 @@ use std::collections::VecDeque;
 
 use odometer_core::{block::Block, definition::MAX_STRIPES};
 use odometer_process::faults::{self, Fault};
+use tokio::sync::oneshot;
+use tracing::Span;
 
-use crate::{actor::command::ReplySender, error::SequenceError};
+use crate::error::SequenceError;
 
 /// Bounds a group to one part in this many of the numbers left.
 ///
@@ -17,6 +19,9 @@ use crate::{actor::command::ReplySender, error::SequenceError};
 /// can have.
 pub(crate) const PART_OF_LEFT: u64 = 4096 * MAX_STRIPES as u64;
 
+/// The ascending ranges that a caller gets, with as many numbers as were requested, or a refusal.
+pub(crate) type Outcome = Result<Vec<Block>, SequenceError>;
+
 /// A caller that waits for numbers.
 pub(crate) struct Waiter {
     /// How many numbers the caller wants.
@@ -24,7 +29,9 @@ pub(crate) struct Waiter {
     pub(crate) wants: Wants,
     /// Whether the caller gets a write of its own, because its group asked for too much.
     is_alone: bool,
-    pub(crate) answer: ReplySender,
+    /// The call, as the log names it.
+    pub(crate) call: Span,
+    answer: oneshot::Sender<Outcome>,
 }
 
 /// Which numbers a caller wants.
@@ -50,13 +57,22 @@ pub(crate) struct Queue {
 }
 
 impl Waiter {
-    pub(crate) fn new(count: u64, wants: Wants, answer: ReplySender) -> Self {
-        Self {
+    /// Makes a waiter for the present call, and the channel for its answer.
+    pub(crate) fn new(count: u64, wants: Wants) -> (Self, oneshot::Receiver<Outcome>) {
+        let (answer, receiver) = oneshot::channel();
+        let waiter = Self {
             count,
             wants,
             is_alone: false,
+            call: Span::current(),
             answer,
-        }
+        };
+        (waiter, receiver)
+    }
+
+    /// Returns whether the caller gave up.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.answer.is_closed()
     }
 
     /// Gives numbers to the caller. Returns false if the caller gave up.
@@ -86,7 +102,7 @@ impl Queue {
     /// Removes callers that gave up, so that nothing is reserved for them.
     pub(crate) fn forget_gone(&mut self) {
         for line in [&mut self.numbers, &mut self.ranges] {
-            line.retain(|waiter| !waiter.answer.is_closed());
+            line.retain(|waiter| !waiter.is_gone());
         }
     }
 
@@ -216,7 +232,7 @@ impl Queue {
         let mut available: u64 = left.iter().map(Block::count).sum();
         let mut n_issued: u64 = 0;
         while let Some(waiter) = self.numbers.pop_front() {
-            if waiter.answer.is_closed() {
+            if waiter.is_gone() {
                 continue;
             }
             if waiter.count > available {
@@ -282,13 +298,10 @@ fn put_back(blocks: &mut VecDeque<Block>, unwanted: Vec<Block>) {
     clippy::expect_used,
     reason = "tests may fail loudly"
 )]
-mod tests {
-    use tokio::sync::oneshot;
-
+pub(crate) mod tests {
     use super::*;
-    use crate::actor::command::Outcome;
 
-    type Receiver = oneshot::Receiver<Outcome>;
+    pub(crate) type Receiver = oneshot::Receiver<Outcome>;
 
     /// More numbers than all callers here want together.
     const PLENTY: u64 = 1_000 * PART_OF_LEFT;
@@ -298,8 +311,8 @@ mod tests {
     }
 
     fn call(queue: &mut Queue, count: u64, wants: Wants) -> Receiver {
-        let (answer, receiver) = ReplySender::channel();
-        queue.push(Waiter::new(count, wants, answer));
+        let (waiter, receiver) = Waiter::new(count, wants);
+        queue.push(waiter);
         receiver
     }
 
@@ -307,11 +320,11 @@ mod tests {
         call(queue, count, Wants::Numbers)
     }
 
-    fn counts(waiters: &[Waiter]) -> Vec<u64> {
+    pub(crate) fn counts(waiters: &[Waiter]) -> Vec<u64> {
         waiters.iter().map(|waiter| waiter.count).collect()
     }
 
-    fn got(receiver: &mut Receiver) -> Vec<Block> {
+    pub(crate) fn got(receiver: &mut Receiver) -> Vec<Block> {
         receiver.try_recv().expect("an answer").expect("numbers")
     }
 

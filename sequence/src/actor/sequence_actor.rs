@@ -30,7 +30,7 @@ use tracing::Span;
 use crate::{
     actor::queue::{Queue, Waiter},
     actor::snowflake_lease::Leasing,
-    directory::shared::{NotRemembered, Shared},
+    directory::shared::Shared,
     error::SequenceError,
     issuer::memory::ActorLink,
     issuer::ownership::Ownership,
@@ -196,13 +196,9 @@ impl SequenceActor {
     fn request(&mut self, work: &PendingWork) -> ReserveRequest {
         let earlier = self.shared.forgotten(&self.issuer.key);
         let mut memory = self.issuer.memory.lock();
-        let adopt_from = match &earlier {
-            Ok(earlier) if memory.adopts && work.group().is_none() => {
-                let issued_below = earlier.map_or(0, |earlier| earlier.issued_below);
-                Some(memory.issued_below.max(issued_below))
-            }
-            Ok(_) | Err(NotRemembered) => None,
-        };
+        let issued_below = self.shared.issued_below(earlier);
+        let issued_below = issued_below.filter(|_| memory.adopts && work.group().is_none());
+        let adopt_from = issued_below.map(|below| below.max(memory.issued_below));
         let (known, counted_by) = (memory.known.clone(), Arc::clone(&memory.definition));
         let (is_fresh, is_first) = (memory.take_is_fresh(), !memory.is_used);
         let last_seen = memory.last_seen();
@@ -210,7 +206,7 @@ impl SequenceActor {
         // try forever.
         self.looks_for_returned = memory.adopts;
         drop(memory);
-        let last_seen = last_seen.or_else(|| Some(earlier.ok().flatten()?.seen));
+        let last_seen = last_seen.or(earlier.map(|earlier| earlier.seen));
         ReserveRequest {
             last_seen,
             key: self.issuer.key.clone(),
@@ -243,7 +239,7 @@ impl SequenceActor {
             PendingWork::Group(group) => group.first(),
             PendingWork::Renewal => None,
         };
-        waiter.map_or_else(Span::none, |waiter| waiter.answer.call.clone())
+        waiter.map_or_else(Span::none, |waiter| waiter.call.clone())
     }
 
     pub(crate) fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
@@ -441,11 +437,9 @@ impl SequenceActor {
 
     pub(crate) fn finish_draining(&mut self, context: &mut Context<Self>) {
         self.refuse_all(&SequenceError::Draining);
-        let n_returned = self.give_back();
-        self.close_snowflake();
-        *self.issuer.actor.lock() = ActorLink::Gone;
+        let (n_returned, returning) = self.leave_memory();
         let answers = std::mem::take(&mut self.draining);
-        let returning = self.returned().into_actor(self);
+        let returning = returning.into_actor(self);
         context.spawn(returning.map(move |(), _actor, context| {
             for answer in answers {
                 // The drain has a deadline, so it may have stopped listening.
@@ -453,6 +447,17 @@ impl SequenceActor {
             }
             context.stop();
         }));
+    }
+
+    /// Gives back what was not issued. A caller that finds the issuer from here on must look the
+    /// name up again. Returns how many numbers were returned, and a future that ends when all
+    /// worker ids on their way back have arrived.
+    pub(crate) fn leave_memory(&mut self) -> (u64, impl Future<Output = ()> + use<>) {
+        // Memory is closed before the issuer is gone: a change that finds it gone is answered.
+        let n_returned = self.give_back();
+        self.close_snowflake();
+        *self.issuer.actor.lock() = ActorLink::Gone;
+        (n_returned, self.returned())
     }
 
     /// Closes the cursor and returns the numbers that were not issued. The result is how many they

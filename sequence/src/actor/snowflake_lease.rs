@@ -35,7 +35,7 @@ use tracing::Instrument as _;
 
 use crate::{
     actor::sequence_actor::{PendingWork, SequenceActor},
-    actor::snowflake_queue::clock_behind,
+    actor::snowflake_queue::{clock_behind, clock_behind_until},
     error::SequenceError,
     issuer::snowflake_issuer::{SnowflakeIssuer, Unused},
 };
@@ -373,10 +373,7 @@ impl SequenceActor {
     fn not_opened(&self, layout: &Layout, refused: NotOpened) -> SequenceError {
         match refused {
             NotOpened::TimeEnds => self.time_ended(),
-            NotOpened::NoTime { tick, .. } => {
-                let ahead_ms = layout.unix_ms_of(tick).saturating_sub(clock::now_ms());
-                clock_behind(Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0)))
-            }
+            NotOpened::NoTime { tick, .. } => clock_behind_until(layout.unix_ms_of(tick)),
             NotOpened::Open | NotOpened::Worker { .. } => {
                 tracing::error!(
                     target: TARGET,
@@ -465,10 +462,7 @@ impl SequenceActor {
                 }
                 Some(_) | None => SequenceError::NoWorkerId { workers },
             },
-            LeaseError::NoneUsable { from_ms } => {
-                let ahead_ms = from_ms.saturating_sub(clock::now_ms());
-                clock_behind(Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0)))
-            }
+            LeaseError::NoneUsable { from_ms } => clock_behind_until(from_ms),
             LeaseError::Held { worker } => SequenceError::WorkerHeld { worker },
             LeaseError::ClockAhead { by_ms } => SequenceError::ClockAhead { by_ms },
             LeaseError::Unavailable => SequenceError::StoreUnavailable,

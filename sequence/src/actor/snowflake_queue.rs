@@ -22,7 +22,7 @@ use crate::{
     actor::sequence_actor::SequenceActor,
     actor::snowflake_lease::{Purpose, RENEWAL_PAUSE},
     error::SequenceError,
-    issuer::snowflake_issuer::{NoIds, SnowflakeIssuer},
+    issuer::snowflake_issuer::{NoIds, SnowflakeIssuer, time_between},
 };
 
 /// Bounds the pause until the clock is read again, because clocks may be set.
@@ -195,6 +195,12 @@ impl SequenceActor {
     }
 }
 
+/// Returns the refusal for a caller who would have to wait until the clock shows this time (Unix
+/// ms).
+pub(crate) fn clock_behind_until(unix_ms: i64) -> SequenceError {
+    clock_behind(time_between(clock::now_ms(), unix_ms))
+}
+
 /// Returns the refusal for a caller who would have to wait for the clock.
 pub(crate) fn clock_behind(wait: Duration) -> SequenceError {
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
@@ -205,6 +211,5 @@ pub(crate) fn clock_behind(wait: Duration) -> SequenceError {
 fn until_later(layout: &Layout, ticks: u64) -> Duration {
     let now_ms = clock::now_ms();
     let then = layout.tick_at(now_ms).unwrap_or(0).saturating_add(ticks);
-    let ms = layout.unix_ms_of(then).saturating_sub(now_ms);
-    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+    time_between(now_ms, layout.unix_ms_of(then))
 }

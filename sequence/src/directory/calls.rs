@@ -24,8 +24,8 @@ use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
     Drained, Readiness, SequenceSettings,
-    actor::command::{Command, Outcome, ReplySender},
-    actor::queue::{Waiter, Wants},
+    actor::command::Command,
+    actor::queue::{Outcome, Waiter, Wants},
     directory::period_rule::PeriodRule,
     directory::shared::{BETWEEN_TWO_ACTORS, Shared},
     directory::warm_up,
@@ -137,8 +137,7 @@ impl Directory {
                 if self.shared.is_drained() {
                     return Err(SequenceError::Draining);
                 }
-                let (answer, receiver) = ReplySender::channel();
-                let waiter = Waiter::new(count, wants, answer);
+                let (waiter, receiver) = Waiter::new(count, wants);
                 self.shared.tell(&issuer, Command::Take(waiter));
                 let mut waiting = PendingAnswer {
                     receiver,
@@ -242,7 +241,11 @@ impl Directory {
         })
     }
 
-    async fn seen(&self, key: &CounterKey) -> Result<Option<SeenCounter>, SequenceError> {
+    /// Reads a counter; `None` if it was never reserved from.
+    pub(crate) async fn seen(
+        &self,
+        key: &CounterKey,
+    ) -> Result<Option<SeenCounter>, SequenceError> {
         let found = self.shared.store.look_up(key).await;
         let (_listed, seen) = found.map_err(|error| SequenceError::of_counter(key, error))?;
         Ok(seen)

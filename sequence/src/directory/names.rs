@@ -164,7 +164,7 @@ impl Names {
         }
     }
 
-    /// Returns all names, in their order.
+    /// Returns all names, in byte order.
     pub(crate) fn all(&self) -> Vec<SequenceName> {
         let (in_use, parked) = (self.in_use.pin(), self.parked.pin());
         // A name that is parked or woken meanwhile is there at least once.
@@ -219,7 +219,7 @@ mod tests {
 
     use odometer_core::{block::Block, period::CounterKey};
     use odometer_process::metrics::Metrics;
-    use odometer_store::{Source, Unpublished};
+    use odometer_store::{Resolved, Source, Unpublished};
 
     use super::*;
     use crate::issuer::held_blocks::LEAVES_CURSORS_OPEN;
@@ -280,6 +280,21 @@ mod tests {
         let rows = owner(&woken).clear();
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].0.block.first(), rows[0].1), (1, Some(3)));
+    }
+
+    #[test]
+    fn names_are_in_byte_order_in_use_or_parked() {
+        let names = Names::default();
+        for (n, text) in ["b", "B", "a-1", "a", "10", "9"].into_iter().enumerate() {
+            let name = SequenceName::parse(text).unwrap();
+            let issuer = names.admit(Issuer::for_tests(CounterKey::whole(name)));
+            issuer.memory.lock().known = Some(Resolved::default());
+            assert!(n % 2 == 0 || names.park(&owner(&issuer), || true));
+        }
+        assert!(!names.parked.pin().is_empty());
+        let all = names.all();
+        let all: Vec<&str> = all.iter().map(SequenceName::as_str).collect();
+        assert_eq!(all, ["10", "9", "B", "a", "a-1", "b"]);
     }
 
     /// Takes all numbers on four threads, while a fifth one parks the name again and again, and

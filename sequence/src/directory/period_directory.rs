@@ -198,14 +198,14 @@ impl PeriodDirectory {
         Arc::clone(&self.permits).acquire_owned().await.ok()
     }
 
-    /// Lets an issuer in, if its period has none. If there are more issuers than `limit`, also
-    /// returns issuers that should leave. Returns `None` if the issuer under the name is leaving
-    /// memory: look the name up again.
+    /// Lets an issuer in, if its period has none. `fresh` makes it by the present definition. If
+    /// there are more issuers than `limit`, also returns issuers that should leave. Returns `None`
+    /// if the issuer under the name is leaving memory: look the name up again.
     pub(crate) fn admit(
         &self,
         period: &Period,
         permit: PeriodPermit,
-        fresh: impl FnOnce() -> Arc<Issuer>,
+        fresh: impl FnOnce(Arc<Definition>) -> Arc<Issuer>,
     ) -> Option<(Arc<Issuer>, Vec<Arc<Issuer>>)> {
         let mut period_issuers = self.period_issuers.lock();
         if period_issuers.is_closed {
@@ -214,7 +214,9 @@ impl PeriodDirectory {
         if let Some(issuer) = period_issuers.issuer(period.as_str()) {
             return Some((issuer, Vec::new()));
         }
-        let fresh = fresh();
+        // The definition is read under the lock. Otherwise a change could come after that and miss
+        // this issuer among those in memory.
+        let fresh = fresh(self.definition());
         period_issuers.n_admitted = period_issuers.n_admitted.saturating_add(1);
         let member = PeriodIssuer {
             issuer: Arc::clone(&fresh),
@@ -298,7 +300,7 @@ mod tests {
             period: period.clone(),
         };
         let permit = periods.try_permit().unwrap();
-        let fresh = || Arc::new(Issuer::for_tests(key));
+        let fresh = |_definition| Arc::new(Issuer::for_tests(key));
         let (_in, leaving) = periods.admit(&period, permit, fresh).unwrap();
         names(&leaving)
     }
@@ -323,6 +325,29 @@ mod tests {
         assert!(admit(&periods, LIMIT + 1).is_empty());
         assert!(admit(&periods, LIMIT + 2).is_empty());
         assert!(!admit(&periods, LIMIT + 3).is_empty());
+    }
+
+    #[test]
+    fn an_issuer_that_a_change_misses_has_the_changed_definition() {
+        let periods = keyed();
+        let permit = periods.try_permit().unwrap();
+        let earlier = periods.definition();
+        let changed = Definition {
+            format: "{period}-{value}".to_owned(),
+            ..Definition::clone(&earlier)
+        };
+        periods.redefine(&Arc::new(changed.clone()));
+        assert!(periods.period_issuers().is_empty());
+        let period = Period::parse("key").unwrap();
+        let key = CounterKey {
+            sequence: SequenceName::parse("many").unwrap(),
+            period: period.clone(),
+        };
+        let fresh = |definition| Arc::new(Issuer::of_period(key, None, definition, None));
+        let (issuer, _leaving) = periods.admit(&period, permit, fresh).unwrap();
+        assert_eq!(*issuer.definition(), changed);
+        // The control: a definition that is read before the issuer is let in.
+        assert_ne!(*earlier, changed);
     }
 
     #[tokio::test]

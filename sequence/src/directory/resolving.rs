@@ -196,8 +196,8 @@ impl Shared {
         template: Option<&Arc<Definition>>,
     ) -> Result<ReadCounter, SequenceError> {
         let started = Instant::now();
-        let last_seen = self.forgotten(&CounterKey::whole(name.clone()));
-        let last_seen = last_seen.ok().flatten().map(|earlier| earlier.seen);
+        let earlier = self.forgotten(&CounterKey::whole(name.clone()));
+        let last_seen = earlier.map(|earlier| earlier.seen);
         let found = match template {
             None => self.store.resolve(name, last_seen).await,
             Some(template) => self.store.create(name, template, last_seen).await,
@@ -249,7 +249,7 @@ async fn or_internal<T>(
 }
 
 /// Refuses a period that a sequence does not have, or in which callers cannot count now.
-fn check_period(
+pub(crate) fn check_period(
     name: &SequenceName,
     definition: &Definition,
     period: Option<&Period>,

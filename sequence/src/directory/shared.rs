@@ -88,10 +88,6 @@ pub(crate) struct Forgotten {
     pub(crate) seen: SeenCounter,
 }
 
-/// Reports that the bound of remembered counters was reached. It is then unknown whether the
-/// counter was in memory before.
-pub(crate) struct NotRemembered;
-
 impl Shared {
     pub(crate) fn new(
         store: Arc<Stores>,
@@ -200,10 +196,10 @@ impl Shared {
             period: chosen.period.clone(),
         };
         let like = periods.present(clock::now_ms());
-        let (span, definition) = (chosen.span, periods.definition());
-        let admitted = periods.admit(&chosen.period, permit, || {
+        let admitted = periods.admit(&chosen.period, permit, |definition| {
             self.n_live.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Issuer::of_period(key, span, definition, like.as_deref()))
+            let (span, like) = (chosen.span, like.as_deref());
+            Arc::new(Issuer::of_period(key, span, definition, like))
         });
         let (issuer, leaving) = admitted.ok_or(SequenceError::Elsewhere)?;
         self.send_away(leaving);
@@ -293,9 +289,7 @@ impl Shared {
     /// Removes an unloaded issuer from memory. Remembers the number below which this process issued
     /// or held all numbers of the counter.
     pub(crate) fn forget(&self, issuer: &Issuer) {
-        if issuer.is_known() {
-            self.remember(issuer);
-        }
+        self.remember(issuer);
         self.publish_issuer(issuer);
         // The counter is remembered before it can be loaded again.
         let is_gone = if issuer.key.period.is_none() {
@@ -334,7 +328,12 @@ impl Shared {
         self.forget(head);
     }
 
+    /// Remembers a counter, if the store has ever returned it.
     fn remember(&self, issuer: &Issuer) {
+        let memory = issuer.memory.lock();
+        let Some(known) = &memory.known else {
+            return;
+        };
         let forgotten = self.forgotten.pin();
         let earlier = forgotten.get(&issuer.key).copied();
         if earlier.is_none() && forgotten.len() >= self.settings.live_sequences {
@@ -347,24 +346,24 @@ impl Shared {
             }
             return;
         }
-        let memory = issuer.memory.lock();
-        if let Some(known) = &memory.known {
-            let issued_below = earlier.map_or(0, |earlier| earlier.issued_below);
-            let now = Forgotten {
-                issued_below: memory.issued_below.max(issued_below),
-                seen: known.seen,
-            };
-            forgotten.insert(issuer.key.clone(), now);
-        }
+        let issued_below = earlier.map_or(0, |earlier| earlier.issued_below);
+        let now = Forgotten {
+            issued_below: memory.issued_below.max(issued_below),
+            seen: known.seen,
+        };
+        forgotten.insert(issuer.key.clone(), now);
     }
 
-    /// Returns what is remembered of a counter that was unloaded; `None` if it never was.
-    pub(crate) fn forgotten(&self, key: &CounterKey) -> Result<Option<Forgotten>, NotRemembered> {
-        let known = self.forgotten.pin().get(key).copied();
-        if known.is_none() && self.has_forgotten_more.load(Ordering::Acquire) {
-            return Err(NotRemembered);
-        }
-        Ok(known)
+    /// Returns what is remembered of a counter that was unloaded.
+    pub(crate) fn forgotten(&self, key: &CounterKey) -> Option<Forgotten> {
+        self.forgotten.pin().get(key).copied()
+    }
+
+    /// Returns a bound above every number that this process issued of a counter of which this is
+    /// remembered. Returns `None` if the counter may have been in memory and is not remembered.
+    pub(crate) fn issued_below(&self, remembered: Option<Forgotten>) -> Option<i64> {
+        let is_unknown = remembered.is_none() && self.has_forgotten_more.load(Ordering::Acquire);
+        (!is_unknown).then(|| remembered.map_or(0, |earlier| earlier.issued_below))
     }
 
     pub(crate) fn has_reserve(&self) -> bool {

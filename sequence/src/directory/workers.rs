@@ -2,7 +2,7 @@
 //!
 //! These worker ids live in the default store, in pools of their own. No sequence uses their ids.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::time::Duration;
 
 use odometer_core::{definition::DEFAULT_STORE, name::SequenceName};
 use thiserror::Error;
@@ -95,7 +95,7 @@ impl Directory {
     }
 
     fn serves_workers(&self) -> Result<(), WorkerError> {
-        if self.shared.is_drained.load(Ordering::Acquire) {
+        if self.shared.is_drained() {
             return Err(WorkerError::Draining);
         }
         Ok(())

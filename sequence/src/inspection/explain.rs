@@ -210,8 +210,7 @@ impl Directory {
     pub(crate) fn last_seen(&self, key: &CounterKey) -> Option<SeenCounter> {
         let issuer = self.shared.find(key);
         let known = issuer.and_then(|issuer| Some(issuer.memory.lock().known.as_ref()?.seen));
-        let forgotten = || self.shared.forgotten(key).ok().flatten();
-        known.or_else(|| Some(forgotten()?.seen))
+        known.or_else(|| Some(self.shared.forgotten(key)?.seen))
     }
 
     /// Describes a block in memory, whose row may not be written yet.

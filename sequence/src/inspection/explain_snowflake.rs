@@ -10,7 +10,7 @@ use odometer_core::{
     snowflake::{Layout, Parts},
 };
 use odometer_process::clock;
-use odometer_store::{LeaseError, LeaseRow, StoreError, WorkerPool};
+use odometer_store::{LeaseError, LeaseRow, WorkerPool};
 
 use crate::{
     directory::calls::Directory,
@@ -69,12 +69,12 @@ impl Directory {
         };
         // Read this before asking the store: while the lease is held, its row can only show more.
         let before = held(find());
-        let pool = WorkerPool::Sequence(name.clone());
+        let pool = WorkerPool::Sequence(name);
         let store = &self.shared.store;
         let row = store
             .lease_row(&definition.store, &pool, parts.worker)
             .await;
-        let row = row.map_err(|error| not_told(&name, &error))?;
+        let row = row.map_err(|error| not_told(&error))?;
         // Read this after asking the store, because memory is ahead of the store.
         let snowflake = find();
         let next_tick = snowflake
@@ -115,15 +115,14 @@ fn next_tick(snowflake: &SnowflakeIssuer, worker: u32) -> Option<u64> {
     is_its().then_some(next_tick)
 }
 
-fn not_told(name: &SequenceName, error: &LeaseError) -> SequenceError {
-    let error = if matches!(error, LeaseError::Unavailable) {
-        StoreError::Unavailable
+fn not_told(error: &LeaseError) -> SequenceError {
+    if matches!(error, LeaseError::Unavailable) {
+        SequenceError::StoreUnavailable
     } else if matches!(error, LeaseError::WentBack) {
-        StoreError::WentBack
+        SequenceError::StoreWentBack
     } else {
-        StoreError::Deadline
-    };
-    SequenceError::from_store(name, error)
+        SequenceError::RefillTimeout
+    }
 }
 
 /// Returns what the row of its worker id shows of an id. There is no row if the worker id was never

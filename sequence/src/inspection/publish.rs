@@ -3,11 +3,12 @@
 use std::{sync::atomic::Ordering, time::Instant};
 
 use ::metrics::Gauge;
-use odometer_core::{runway::Runway, sizing};
-use odometer_process::{
-    clock,
-    metrics::{AbandonedCause, SequenceMetrics},
+use odometer_core::{
+    cursor::Cursor,
+    runway::Runway,
+    sizing::{self, SizeReason},
 };
+use odometer_process::metrics::{AbandonedCause, SequenceMetrics};
 
 use crate::{
     directory::shared::Shared,
@@ -53,7 +54,7 @@ impl Shared {
                 shortest_reserve_ratio = shortest_reserve_ratio.min(ratio);
             }
             if let Some(runway) = runway_of(issuer, &state) {
-                let seconds = runway.seconds(period_left(issuer));
+                let seconds = runway.seconds(issuer.seconds_left());
                 shortest_runway_seconds =
                     shortest_runway_seconds.min(seconds.unwrap_or(f64::INFINITY));
                 // A counter that starts again before its end is not short of numbers.
@@ -86,7 +87,7 @@ impl Shared {
         metrics.issued.increment(issuer.take_unpublished());
         self.metrics
             .abandoned(AbandonedCause::SlotReused)
-            .increment(issuer.take_unpublished_reuse());
+            .increment(issuer.cursor().map_or(0, Cursor::take_abandoned));
         metrics
     }
 
@@ -114,17 +115,16 @@ impl Shared {
         } else if issuer.snowflake().is_some() {
             metrics.reserve_seconds.set(0.0);
         }
-        if let Some(runway) = runway_of(issuer, &state) {
-            let seconds = runway.seconds(period_left(issuer));
-            metrics
-                .runway_numbers
-                .set(numbers_to_share(issuer, runway, seconds));
-            if let Some(seconds) = seconds {
-                metrics.runway_seconds.set(seconds);
-            }
-        } else {
-            metrics.runway_numbers.set(f64::INFINITY);
-            metrics.runway_seconds.set(f64::INFINITY);
+        let runway = runway_of(issuer, &state);
+        let seconds = runway.map_or(Some(f64::INFINITY), |runway| {
+            runway.seconds(issuer.seconds_left())
+        });
+        let numbers = runway.map_or(f64::INFINITY, |runway| {
+            numbers_to_share(issuer, runway, seconds)
+        });
+        metrics.runway_numbers.set(numbers);
+        if let Some(seconds) = seconds {
+            metrics.runway_seconds.set(seconds);
         }
         state
     }
@@ -154,13 +154,14 @@ fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f
 fn part_of_hold(issuer: &Issuer, state: &CounterStatus) -> Option<f64> {
     // Each of several databases has only a part of the numbers left, which `part` does not know. An
     // adopted block has no reason for its size, so `part` must check, too.
-    if issuer.has_its_share_of_what_is_left() {
+    let last_refill = issuer.memory.lock().last_refill;
+    if last_refill.is_some_and(|refill| refill.why == Some(SizeReason::Left)) {
         return None;
     }
     let definition = issuer.definition();
     let hold = definition.block.hold.as_secs_f64();
     // A period needs no numbers after its end.
-    let seconds = period_left(issuer).map_or(hold, |left| hold.min(left));
+    let seconds = issuer.seconds_left().map_or(hold, |left| hold.min(left));
     let left = definition.left(state.high_water_mark?);
     part(state.n_remaining, state.rate, seconds, left)
 }
@@ -184,12 +185,6 @@ fn runway_of<'a>(issuer: &Issuer, state: &'a CounterStatus) -> Option<&'a Runway
 
 fn is_retired(issuer: &Issuer) -> bool {
     issuer.memory.lock().is_retired
-}
-
-/// Returns in how many seconds the numbers start again; `None` if they never do by themselves.
-fn period_left(issuer: &Issuer) -> Option<f64> {
-    let span = issuer.span()?;
-    Some(span.seconds_left(clock::now_ms()))
 }
 
 #[cfg(test)]

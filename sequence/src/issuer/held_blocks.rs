@@ -119,9 +119,8 @@ impl Ownership {
             return None;
         }
         let mut memory = self.memory.lock();
-        let known = memory.known.clone()?;
         self.close_into_spare(&mut memory);
-        Some(ParkedName::new(known, &mut memory))
+        Some(ParkedName::new(&mut memory))
     }
 
     /// Fills the cursor with the newest held block: the fault of an owner that starts from the

@@ -135,18 +135,15 @@ impl Issuer {
     ) -> Option<Self> {
         let definition = Arc::clone(&found.known.definition);
         let kind = IssuerKind::of_name(&definition, live_periods)?;
-        let issuer = Self::new(CounterKey::whole(name), None, kind, definition);
-        issuer.memory.lock().note_read(found.known, found.rate);
-        Some(issuer)
+        let mut state = IssuerState::new(definition);
+        state.note_read(found.known, found.rate);
+        Some(Self::new(CounterKey::whole(name), None, kind, state))
     }
 
     /// Makes the issuer of a name that goes on with this state.
     pub(crate) fn resume(key: CounterKey, state: IssuerState) -> Self {
-        let definition = Arc::clone(&state.definition);
-        let kind = IssuerKind::of_counter(&definition);
-        let issuer = Self::new(key, None, kind, definition);
-        *issuer.memory.lock() = state;
-        issuer
+        let kind = IssuerKind::of_counter(&state.definition);
+        Self::new(key, None, kind, state)
     }
 
     /// Makes the issuer of one period. `like` is an issuer of the same sequence: the new issuer
@@ -158,25 +155,25 @@ impl Issuer {
         like: Option<&Self>,
     ) -> Self {
         let kind = IssuerKind::of_counter(&definition);
-        let issuer = Self::new(key, span, kind, definition);
+        let mut state = IssuerState::new(definition);
         if let Some(like) = like {
-            issuer.memory.lock().rates = Rates::resume(like.rate());
+            state.rates = Rates::resume(like.rate());
         }
-        issuer
+        Self::new(key, span, kind, state)
     }
 
     #[cfg(test)]
     pub(crate) fn for_tests(key: CounterKey) -> Self {
-        let kind = IssuerKind::of_counter(&Definition::default());
-        Self::new(key, None, kind, Arc::default())
+        Self::resume(key, IssuerState::new(Arc::default()))
     }
 
     fn new(
         key: CounterKey,
         span: Option<PeriodSpan>,
         kind: IssuerKind,
-        definition: Arc<Definition>,
+        state: IssuerState,
     ) -> Self {
+        let definition = Arc::clone(&state.definition);
         let issuer = Self {
             key,
             span: span.map(Box::new),
@@ -186,7 +183,7 @@ impl Issuer {
             n_direct: AtomicU64::new(0),
             n_handed_over: AtomicU64::new(0),
             n_published: AtomicU64::new(0),
-            memory: Mutex::new(IssuerState::new(Arc::clone(&definition))),
+            memory: Mutex::new(state),
             terms: Terms::default(),
             actor: Mutex::default(),
             is_active: AtomicBool::new(false),
@@ -309,7 +306,7 @@ impl Issuer {
     /// Notes that all numbers reserved before this version of the definition must be given back.
     pub(crate) fn note_forbidden(&self, version: i64) {
         let mut memory = self.memory.lock();
-        memory.forget_read();
+        memory.read_at = None;
         memory.must_reload = true;
         memory.reload_version = memory.reload_version.max(version);
     }
@@ -336,6 +333,11 @@ impl Issuer {
     /// Notes a use of the name by a caller who got no number.
     pub(crate) fn note_asked(&self) {
         self.memory.lock().used_at = Instant::now();
+    }
+
+    /// Returns whether an actor runs.
+    pub(crate) fn has_actor(&self) -> bool {
+        matches!(&*self.actor.lock(), ActorLink::Live(actor) if actor.connected())
     }
 
     /// Returns whether the issuer has left memory or is leaving it, or its name was parked.
@@ -393,11 +395,6 @@ impl Issuer {
         n_now.saturating_sub(n_told)
     }
 
-    /// Returns how many numbers were lost to reused slots and are not in the metrics yet.
-    pub(crate) fn take_unpublished_reuse(&self) -> u64 {
-        self.cursor().map_or(0, Cursor::take_abandoned)
-    }
-
     pub(crate) fn add_direct(&self, count: u64) {
         self.n_direct.fetch_add(count, Ordering::Relaxed);
     }
@@ -430,8 +427,8 @@ impl Issuer {
         }
     }
 
-    /// Returns for how many seconds its calendar period still needs numbers.
-    fn seconds_left(&self) -> Option<f64> {
+    /// Returns for how many seconds its calendar period still needs numbers. Then they start again.
+    pub(crate) fn seconds_left(&self) -> Option<f64> {
         self.span().map(|span| span.seconds_left(clock::now_ms()))
     }
 

@@ -18,7 +18,7 @@ use odometer_core::{
     period::CounterKey,
     sizing::{Rates, SizeReason},
 };
-use odometer_store::{Resolved, SeenCounter, Source};
+use odometer_store::{Resolved, Source};
 use uuid::Uuid;
 
 use crate::{
@@ -29,7 +29,6 @@ use crate::{
 };
 
 /// The counter of a name that is not used, with its blocks.
-#[derive(Clone)]
 pub(crate) struct ParkedName {
     definition: Arc<Definition>,
     used_at: Instant,
@@ -63,8 +62,9 @@ fn read<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> i64 {
 }
 
 /// Passes the state of a counter through `pass`, which writes each number, or reads another one in
-/// its place. The blocks and the time of the last use are left out.
-fn pass_state(pass: &mut impl FnMut(i64) -> i64, state: &mut IssuerState, known: &mut Resolved) {
+/// its place. The blocks, the definition and the time of the last use are left out.
+fn pass_state(pass: &mut impl FnMut(i64) -> i64, state: &mut IssuerState) {
+    let known = state.known.get_or_insert_default();
     known.definition_version = pass(known.definition_version);
     known.seen.next_value = pass(known.seen.next_value);
     known.seen.version = pass(known.seen.version);
@@ -127,19 +127,19 @@ fn pass_block(pass: &mut impl FnMut(i64) -> i64, written: Option<&OpenBlock>) ->
 
 impl ParkedName {
     /// Keeps the counter of `state`, with the blocks in it. The state has no blocks after that.
-    pub(crate) fn new(mut known: Resolved, state: &mut IssuerState) -> Self {
+    pub(crate) fn new(state: &mut IssuerState) -> Self {
         let mut bytes = Vec::new();
         let mut pass = |number| {
             write(&mut bytes, number);
             number
         };
-        pass_state(&mut pass, state, &mut known);
+        pass_state(&mut pass, state);
         for (open, next_unissued) in state.take_out() {
             pass_block(&mut pass, Some(&open));
             pass(next_unissued.unwrap_or(open.block.end()));
         }
         Self {
-            definition: known.definition,
+            definition: Arc::clone(&state.definition),
             used_at: state.used_at,
             // A copy has no spare capacity, and splits no larger piece of memory.
             bytes: bytes.as_slice().into(),
@@ -149,11 +149,9 @@ impl ParkedName {
     /// Makes an issuer that goes on where the name was parked. If a number in memory may be
     /// forbidden by now, the issuer gives none before it has an actor, which looks at them.
     pub(crate) fn issuer(&self, name: SequenceName) -> Arc<Issuer> {
-        let issuer = Arc::new(self.reader(name));
-        let is_forbidden = {
-            let memory = issuer.memory.lock();
-            memory.spare.iter().any(|rest| memory.forbids(*rest))
-        };
+        let state = self.state();
+        let is_forbidden = state.spare.iter().any(|rest| state.forbids(*rest));
+        let issuer = Arc::new(Issuer::resume(CounterKey::whole(name), state));
         let owner = Ownership::take_over(&issuer, issuer.terms.current());
         if let Some(owner) = owner.filter(|_| !is_forbidden) {
             owner.refill_cursor();
@@ -171,20 +169,12 @@ impl ParkedName {
         let mut state = IssuerState::new(Arc::clone(&self.definition));
         let now = state.sampled_at;
         state.used_at = self.used_at;
-        let mut known = Resolved {
+        state.known = Some(Resolved {
             definition: Arc::clone(&self.definition),
-            definition_version: 0,
-            seen: SeenCounter {
-                next_value: 0,
-                version: 0,
-            },
-            revision: 0,
-            floor: 0,
-            trusted: false,
-        };
+            ..Resolved::default()
+        });
         let mut left = self.bytes.iter();
-        pass_state(&mut |_| read(&mut left), &mut state, &mut known);
-        state.known = Some(known);
+        pass_state(&mut |_| read(&mut left), &mut state);
         while !left.as_slice().is_empty() {
             let open = pass_block(&mut |_| read(&mut left), None);
             let next_unissued = read(&mut left);
@@ -204,9 +194,7 @@ impl ParkedName {
     pub(crate) fn changed(&self, change: impl FnOnce(&mut IssuerState) -> bool) -> (Self, bool) {
         let mut state = self.state();
         let answer = change(&mut state);
-        let known = state.known.take();
-        let changed = known.map(|known| Self::new(known, &mut state));
-        (changed.unwrap_or_else(|| self.clone()), answer)
+        (Self::new(&mut state), answer)
     }
 
     /// Returns the store that the sequence lives in.
@@ -233,6 +221,8 @@ impl ParkedName {
 )]
 mod tests {
     use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+    use odometer_store::SeenCounter;
 
     use super::*;
     use crate::issuer::state::LastRefill;
@@ -276,7 +266,8 @@ mod tests {
             why: Some(SizeReason::Minimum),
             met_conflicts: false,
         });
-        let name = ParkedName::new(known(), &mut state);
+        state.known = Some(known());
+        let name = ParkedName::new(&mut state);
         // The name itself and its place in the map come on top of this.
         let n_bytes = size_of::<ParkedName>() + name.bytes.len();
         assert!(n_bytes <= 115, "{n_bytes}");
@@ -286,6 +277,21 @@ mod tests {
     /// Draws small numbers, and numbers of any size.
     fn any(random: &mut StdRng) -> i64 {
         random.random::<i64>() >> random.random_range(0..64)
+    }
+
+    /// Draws a block of the `n`th quarter of all numbers. Some of the last quarter end at 2^63 − 1.
+    fn any_block(random: &mut StdRng, n: i64) -> Block {
+        let (count, step) = (
+            1_u64 << random.random_range(0..=32),
+            1_i64 << random.random_range(0..=28),
+        );
+        let quarter = 1 << 61;
+        let most = quarter - count.cast_signed() * step - 1;
+        let first = match random.random() {
+            true => most,
+            false => random.random_range(0..=most),
+        };
+        Block::new(n * quarter + first, count, step).unwrap()
     }
 
     #[test]
@@ -310,7 +316,7 @@ mod tests {
             state.floor_version = any(random);
             state.adopts = random.random();
             state.issued_below = any(random);
-            state.rates = Rates::resume(random.random());
+            state.rates = Rates::resume(f64::from_bits(random.random()));
             state.used_at -= Duration::from_nanos(random.random_range(0..1 << 40));
             let why = SizeReason::ALL
                 .get(random.random_range(0..9_usize))
@@ -321,21 +327,24 @@ mod tests {
                 why,
                 met_conflicts: random.random(),
             });
-            for n in 0..random.random_range(0..4_i64) {
-                let mut open = open(n << 40 | random.random_range(0..1 << 32), 1 << 32);
+            for n in 0..random.random_range(0..=4_i64) {
+                let mut open = open(0, 1);
+                open.id = Uuid::from_u128(random.random());
+                open.block = any_block(random, n);
                 open.source.store = random.random();
                 open.source.database = random.random();
                 open.reserved_at = any(random);
                 open.recovered_at = NonZeroI64::new(any(random)).filter(|_| random.random());
                 state.hold(open);
-                let rest = open.block.split_front(random.random_range(0..2 << 32)).1;
-                state.spare.extend(rest);
+                let n_issued = random.random_range(0..=open.block.count());
+                state.spare.extend(open.block.split_front(n_issued).1);
             }
             let expected = said(&state, &known);
             // The average falls from the last sample to the end of the rest.
             let sampled_at = state.sampled_at;
             let mut rates = state.rates;
-            let parked = ParkedName::new(known, &mut state);
+            state.known = Some(known);
+            let parked = ParkedName::new(&mut state);
             let woken = parked.state();
             let rested = woken.sampled_at - sampled_at;
             rates.sample(0, rested.as_secs_f64());

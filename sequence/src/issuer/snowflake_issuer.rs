@@ -201,7 +201,7 @@ impl SnowflakeIssuer {
                 let now_ms = clock::now_ms();
                 layout
                     .tick_at(now_ms)
-                    .ok_or_else(|| NoIds::BeforeEpoch(before_epoch(layout, now_ms)))?
+                    .ok_or_else(|| NoIds::BeforeEpoch(time_between(now_ms, layout.epoch_ms)))?
             }
         };
         Ok(Moment {
@@ -304,15 +304,13 @@ impl SnowflakeIssuer {
         let of_lease = self.ends.load(Ordering::Acquire);
         let of_lease = Duration::from_nanos(of_lease.saturating_sub(nanos(Instant::now())));
         let layout = self.ticker.layout();
-        let reserved_ms = match layout.high {
-            High::Time => held.lease.until_ms.saturating_sub(clock::now_ms()),
+        let reserved = match layout.high {
+            High::Time => time_between(clock::now_ms(), held.lease.until_ms),
             High::Worker => {
                 let ticks = self.ticker.limit_tick().saturating_sub(self.next_tick());
-                let ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
-                ticks.saturating_mul(layout.unit.ms())
+                Duration::from_millis(ticks.saturating_mul(layout.unit.ms().unsigned_abs()))
             }
         };
-        let reserved = Duration::from_millis(u64::try_from(reserved_ms).unwrap_or(0));
         of_lease.min(reserved)
     }
 
@@ -329,17 +327,16 @@ impl SnowflakeIssuer {
     pub(crate) fn open(&self, lease: LeaseGrant) -> Result<(), (NotOpened, Unused)> {
         let layout = self.ticker.layout();
         let now_ms = clock::now_ms();
-        let (from_tick, until_tick) = whole_ticks(layout, lease.from_ms, lease.until_ms);
         let now_tick = layout.tick_at(now_ms).unwrap_or(0);
+        let (from_tick, until_tick) = match faults::is(Fault::NoReservedUntil) {
+            true => (now_tick, layout.end_tick()),
+            false => whole_ticks(layout, lease.from_ms, lease.until_ms),
+        };
         self.n_issued_before
             .store(self.n_issued(), Ordering::Relaxed);
-        let opened = if faults::is(Fault::NoReservedUntil) {
-            let end = layout.end_tick();
-            self.ticker.open(lease.key.worker, now_tick, end, now_tick)
-        } else {
-            self.ticker
-                .open(lease.key.worker, from_tick, until_tick, now_tick)
-        };
+        let opened = self
+            .ticker
+            .open(lease.key.worker, from_tick, until_tick, now_tick);
         if let Err(refused) = opened {
             return Err((refused, Unused::whole(lease)));
         }
@@ -403,9 +400,9 @@ impl SnowflakeIssuer {
     }
 }
 
-/// Returns how long it is until the epoch of the layout.
-fn before_epoch(layout: &Layout, now_ms: i64) -> Duration {
-    let ms = layout.epoch_ms.saturating_sub(now_ms);
+/// Returns the time from one Unix millisecond to another one; zero if the other one is not later.
+pub(crate) fn time_between(from_ms: i64, until_ms: i64) -> Duration {
+    let ms = until_ms.saturating_sub(from_ms);
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 

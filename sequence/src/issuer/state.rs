@@ -180,11 +180,6 @@ impl IssuerState {
         })
     }
 
-    /// Forgets that the counter was read just now, because it may have changed since.
-    pub(crate) fn forget_read(&mut self) {
-        self.read_at = None;
-    }
-
     /// Notes everything that a reservation brought, but does not add the numbers to memory.
     pub(crate) fn note_reserved(&mut self, reserved: &Reserved) {
         self.know(reserved.known.clone(), reserved.stored_rate);
@@ -254,7 +249,7 @@ impl IssuerState {
     /// Notes a change, even if a later change is known already. From then on its floor holds.
     /// Returns false if the sequence needs another issuer by now.
     pub(crate) fn note_changed(&mut self, changed: &Changed, floor: i64) -> bool {
-        self.forget_read();
+        self.read_at = None;
         let changed_to = changed.definition.as_ref();
         let fits = changed_to.is_none_or(|it| it.has_same_issuer(&self.definition));
         self.floor = self.floor.max(floor);
@@ -289,7 +284,7 @@ impl IssuerState {
         if !holds_any && !self.known.as_ref().is_none_or(lives_there) {
             return false;
         }
-        self.forget_read();
+        self.read_at = None;
         self.must_reload |= holds_any;
         self.is_retired = false;
         self.life_version = NO_VERSION;

@@ -1,6 +1,6 @@
 //! Describes the state of one counter in memory.
 
-use odometer_core::{block::Block, runway::Runway, sizing::SizeReason};
+use odometer_core::{block::Block, runway::Runway};
 use odometer_process::clock;
 
 use crate::{
@@ -34,12 +34,6 @@ impl Issuer {
                 memory.rates.reserve_seconds(remaining)
             }
         }
-    }
-
-    /// Returns whether the numbers left of the range limited the size of the last block.
-    pub(crate) fn has_its_share_of_what_is_left(&self) -> bool {
-        let refill = self.memory.lock().last_refill;
-        refill.is_some_and(|refill| refill.why == Some(SizeReason::Left))
     }
 
     /// Returns the status of the counter, as far as memory knows it.

@@ -23,7 +23,7 @@ use tracing::Instrument as _;
 
 use crate::{
     directory::calls::{Directory, asked_for},
-    directory::period_rule::PeriodRule,
+    directory::resolving::check_period,
     error::SequenceError,
     inspection::description::{Condition, Defined, LifecycleOutcome, Rehearsed},
     lifecycle::audit::{self, Author},
@@ -69,13 +69,8 @@ impl Directory {
         change: DefinitionChange,
         condition: Condition,
     ) -> Result<Rehearsed, SequenceError> {
-        let change = ChangeRequest {
-            name: name.clone(),
-            act: self.definition(name, change, true),
-            condition,
-            last_seen: self.last_seen(&CounterKey::whole(name.clone())),
-            n_created: 0,
-        };
+        let act = self.definition(name, change, true);
+        let change = self.request(&CounterKey::whole(name.clone()), act, condition);
         let altered = self.shared.store.alter(change).await;
         let altered = altered.map_err(|error| SequenceError::from_store(name, error))?;
         let warnings = warnings(&altered);
@@ -84,11 +79,11 @@ impl Directory {
         let next_value = match key.period.shown() {
             None if definition.period == PeriodKind::None => altered.after.next_value,
             None => definition.start,
-            // A counter that was never reserved from begins at `start`.
-            Some(_) => match self.shared.store.look_up(&key).await {
-                Ok((_listed, Some(seen))) => seen.next_value,
-                Ok((_, None)) | Err(_) => definition.start,
-            },
+            Some(_) => {
+                // A counter that was never reserved from begins at `start`.
+                let seen = self.seen(&key).await.ok().flatten();
+                seen.map_or(definition.start, |seen| seen.next_value)
+            }
         };
         Ok(Rehearsed {
             samples: self.samples(&key, &definition, next_value)?,
@@ -148,9 +143,7 @@ impl Directory {
             let whole = CounterKey::whole(name.clone());
             let found = self.shared.store.look_up(&whole).await;
             let (listed, _seen) = found.map_err(|error| SequenceError::from_store(name, error))?;
-            let rule = PeriodRule::of(&listed.definition);
-            let rule = rule.ok_or_else(|| SequenceError::NoPeriods { name: name.clone() })?;
-            rule.choose(&listed.definition, Some(period), clock::now_ms())?;
+            check_period(name, &listed.definition, Some(period))?;
         }
         let altered = self.change(name, act, condition, author).await?;
         let (before, after) = (altered.before.as_ref(), &altered.after);
@@ -172,6 +165,17 @@ impl Directory {
         }
     }
 
+    /// Returns the request for an act, which changes this counter.
+    fn request(&self, key: &CounterKey, act: Act, condition: Condition) -> ChangeRequest {
+        ChangeRequest {
+            name: key.sequence.clone(),
+            act,
+            condition,
+            last_seen: self.last_seen(key),
+            n_created: 0,
+        }
+    }
+
     /// Makes a change in the store and then in memory. The change is completed even if its caller
     /// stops waiting.
     async fn change(
@@ -186,13 +190,7 @@ impl Directory {
             sequence: name.clone(),
             period: act.period(),
         };
-        let change = ChangeRequest {
-            name: of.clone(),
-            act: act.clone(),
-            condition,
-            last_seen: self.last_seen(&key),
-            n_created: 0,
-        };
+        let change = self.request(&key, act.clone(), condition);
         let work = async move {
             let altered = match shared.store.alter(change).await {
                 Ok(altered) => altered,

@@ -16,9 +16,7 @@ use odometer_store::Contact;
 use tokio::{sync::oneshot, time::MissedTickBehavior};
 
 use crate::{
-    actor::command::Command,
-    directory::shared::Shared,
-    issuer::memory::{ActorLink, Issuer},
+    actor::command::Command, directory::shared::Shared, issuer::memory::Issuer,
     issuer::ownership::Ownership,
 };
 
@@ -62,10 +60,10 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
         if sampled.n_issued > 0 {
             shared.histories.begin(&issuer, sampled);
         }
-        if !matches!(&*issuer.actor.lock(), ActorLink::Live(address) if address.connected()) {
+        if !issuer.has_actor() {
             // The code that starts an actor for this issuer enters the issuer again.
             issuer.is_active.store(false, Ordering::Release);
-            if matches!(&*issuer.actor.lock(), ActorLink::Live(address) if address.connected()) {
+            if issuer.has_actor() {
                 shared.enter_active(&issuer);
             }
             continue;
