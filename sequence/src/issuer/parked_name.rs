@@ -138,8 +138,10 @@ impl ParkedName {
             pass_block(&mut pass, Some(&open));
             pass(next_unissued.unwrap_or(open.block.end()));
         }
+        let known = state.known.as_ref();
+        let definition = known.map_or(&state.definition, |known| &known.definition);
         Self {
-            definition: Arc::clone(&state.definition),
+            definition: Arc::clone(definition),
             used_at: state.used_at,
             // A copy has no spare capacity, and splits no larger piece of memory.
             bytes: bytes.as_slice().into(),
