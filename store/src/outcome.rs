@@ -82,6 +82,24 @@ impl Page {
             sequences,
         }
     }
+
+    /// Merges pages that begin after the same name into one page. If several of them have a name,
+    /// the highest `rank` counts, and then the first page.
+    pub(crate) fn merged(
+        pages: Vec<Self>,
+        limit: u64,
+        rank: impl Fn(&SequenceSummary) -> i64,
+    ) -> Self {
+        let has_more = pages.iter().any(|page| page.next.is_some());
+        let sequences = pages.into_iter().flat_map(|page| page.sequences);
+        let mut sequences: Vec<SequenceSummary> = sequences.collect();
+        sequences.sort_by(|one, other| {
+            let by_name = one.name.cmp(&other.name);
+            by_name.then_with(|| rank(other).cmp(&rank(one)))
+        });
+        sequences.dedup_by(|one, other| one.name == other.name);
+        Self::of(sequences, limit, has_more)
+    }
 }
 
 /// One row of the journal.
