@@ -360,9 +360,9 @@ impl Database {
     /// Notes that the store went back for a name, and returns the error. The next poll, which runs
     /// at once, finds out whether all names went back, or whether the store is recovered already.
     pub(crate) fn name_went_back(&self, name: &SequenceName) -> StoreError {
-        self.heartbeat.note_name_went_back(name);
+        let error = self.heartbeat.name_went_back(name);
         self.connection.refresh.notify_one();
-        StoreError::WentBack
+        error
     }
 
     /// Notes a problem of the database that does not pass by waiting.

@@ -80,7 +80,8 @@ impl Prepared {
     /// Returns whether a counter that is created now would begin below what this process has seen
     /// of it.
     pub(crate) fn would_fall(&self, definition: &Definition, period: &Period) -> bool {
-        let first = first_in(self, &self.stripe.view(definition), period);
+        let counted = self.stripe.view(definition);
+        let first = self.baseline.first_in(&counted, period);
         went_back(self.last_seen, first, None)
     }
 
@@ -211,7 +212,7 @@ async fn found_row(
     if model.state != ELSEWHERE {
         baseline.note_forgotten_formats(Arc::make_mut(&mut definition), model.version);
     }
-    let entry = catalog::read(transaction, key.sequence.as_str(), &key.period).await?;
+    let entry = catalog::read(transaction, key).await?;
     let counter = entry.and_then(|entry| entry.counter());
     if counter.is_none() && key.period.is_none() && model.state != ELSEWHERE {
         return Err(error::without_counter(&key.sequence).into());
@@ -235,15 +236,6 @@ async fn found_row(
         }
     }
     Ok((row, counter))
-}
-
-/// Returns where a counter begins that is created now.
-pub(crate) fn first_in(part: &Prepared, counted: &Definition, period: &Period) -> i64 {
-    if period.is_none() {
-        part.baseline.first(counted)
-    } else {
-        part.baseline.first_in(counted, period)
-    }
 }
 
 #[cfg(test)]

@@ -259,8 +259,7 @@ impl<'a> StrictReservation<'a> {
             || set_aside_to.is_none_or(|to| to > looked.known.seen.next_value);
         if is_behind && !faults::is(Fault::NoWentBackChecks) {
             let heartbeat = &self.store.database.heartbeat;
-            heartbeat.note_name_went_back(&self.request.key.sequence);
-            return Err(StoreError::WentBack);
+            return Err(heartbeat.name_went_back(&self.request.key.sequence));
         }
         Ok(())
     }

@@ -337,10 +337,8 @@ impl<'a> Reservation<'a> {
     /// Notes that the store went back for this name, and returns the error. Other names may be
     /// unaffected.
     pub(crate) fn went_back(&self) -> StoreError {
-        self.database
-            .heartbeat
-            .note_name_went_back(&self.request.key.sequence);
-        StoreError::WentBack
+        let heartbeat = &self.database.heartbeat;
+        heartbeat.name_went_back(&self.request.key.sequence)
     }
 
     fn definition(&self, entry: &catalog::CatalogEntry) -> Result<Arc<Definition>, StoreError> {
@@ -395,12 +393,16 @@ impl<'a> Reservation<'a> {
         self.database.counted.reservations.increment(1);
     }
 
-    pub(crate) fn count_failed_write(&self, failure: &StatementFailure) {
+    /// Counts a write that failed. Returns whether it may have committed.
+    pub(crate) fn count_failed_write(&self, failure: &StatementFailure) -> bool {
         let metrics = &self.database.metrics;
-        match failure {
-            StatementFailure::NotCommitted(_) => metrics.not_committed.increment(1),
-            StatementFailure::MayHaveCommitted(_) => metrics.uncertain.increment(1),
-        }
+        let is_uncertain = matches!(failure, StatementFailure::MayHaveCommitted(_));
+        let counter = match is_uncertain {
+            false => &metrics.not_committed,
+            true => &metrics.uncertain,
+        };
+        counter.increment(1);
+        is_uncertain
     }
 }
 

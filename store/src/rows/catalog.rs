@@ -6,7 +6,7 @@ use entity::{block, counter, sequence};
 use odometer_core::{
     definition::Definition,
     name::SequenceName,
-    period::{Period, PeriodKind},
+    period::{CounterKey, Period, PeriodKind},
 };
 use odometer_database::session::DatabaseConnection;
 
@@ -153,17 +153,16 @@ pub(crate) fn its_counter(period: &str) -> Expr {
 /// Reads a sequence and one of its counters. Returns `None` if there is no sequence with this name.
 pub(crate) async fn read(
     connection: &impl ConnectionTrait,
-    name: &str,
-    period: &Period,
+    key: &CounterKey,
 ) -> Result<Option<CatalogEntry>, DbErr> {
     let query = select_entries()
         .from(sequence::Entity)
         .join(
             JoinType::LeftJoin,
             counter::Entity,
-            its_counter(period.as_str()),
+            its_counter(key.period.as_str()),
         )
-        .and_where(Expr::col((sequence::Entity, sequence::Column::Name)).eq(name))
+        .and_where(Expr::col((sequence::Entity, sequence::Column::Name)).eq(key.sequence.as_str()))
         .to_owned();
     match connection.query_one(&query).await? {
         Some(row) => CatalogEntry::from_query_result(&row, "").map(Some),
