@@ -238,13 +238,7 @@ impl WindowEntry {
         if told.is_some() {
             memory.demand = told;
         }
-        let mut demand = told.or(memory.demand).unwrap_or(Demand {
-            rates: Rates::default(),
-            this_second: 0,
-            waited_for: 0,
-            conflicted_size: None,
-            seconds_left: None,
-        });
+        let mut demand = told.or(memory.demand).unwrap_or_default();
         if let Some(stored) = stored.filter(|stored| *stored > demand.rates.average()) {
             demand.rates = Rates::resume(stored);
         }
