@@ -234,9 +234,9 @@ impl Database {
             let reached = Box::pin(probe::reach(target, bounds.acquire)).await;
             reached.map_err(|failure| fitness_of(&failure))?;
             let identity = self.identity.clone();
-            let looking = self
-                .connection
-                .run(until, |database| fitness::inspect(database, identity));
+            let looking = self.connection.run(until, |database| {
+                fitness::inspect(database, identity, false)
+            });
             looking.await
         };
         match found.unwrap_or_else(|failure| fitness_of(&failure)) {
