@@ -34,8 +34,9 @@ impl StrictReservation<'_> {
         n_changes: u64,
     ) -> Attempted<Reserved> {
         let in_row = looked.window;
+        let last = self.counter.last();
         let was_installed = in_redis.is_some_and(|there| there.window == in_row.number)
-            || self.counter.has_used(in_row.number);
+            || last.is_some_and(|(used, _)| used == in_row.number);
         if in_row.is_open && !was_installed && self.awaited != Some(in_row.number) {
             // Perhaps the window was opened just now, and is on its way to Redis.
             self.awaited = Some(in_row.number);
@@ -49,10 +50,8 @@ impl StrictReservation<'_> {
                 self.fall("the open window is not in Redis");
                 return Err(AttemptError::Again);
             }
-            let version = looked.known.definition_version;
-            let was_closed_by_another = self.counter.has_fallen() == Fallen::No
-                && self.counter.was_last(in_row.number, version);
-            if was_closed_by_another {
+            let in_use = Some((in_row.number, looked.known.definition_version));
+            if self.counter.has_fallen() == Fallen::No && last == in_use {
                 self.fall("another replica closed the window");
                 return Err(AttemptError::Again);
             }
