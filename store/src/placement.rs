@@ -73,17 +73,18 @@ impl Stores {
     /// # Errors
     /// `NotFound`, or why the store is not known.
     pub(crate) async fn placement(&self, name: &SequenceName) -> Result<&Arc<Store>, StoreError> {
-        match self.remembered_or_asked(name).await? {
-            Placement::In(index) | Placement::Claimed(index, _) => Ok(self.at(index)),
-            Placement::Absent => Err(StoreError::NotFound),
-        }
+        Ok(self.at(self.remembered_or_asked(name).await?))
     }
 
-    /// Returns the remembered placement, or asks the stores. A change always asks the stores.
-    async fn remembered_or_asked(&self, name: &SequenceName) -> Result<Placement, StoreError> {
-        match self.placements.get(name) {
-            Some(index) => Ok(Placement::In(index)),
-            None => self.ask(name, true).await,
+    /// Returns the index of the store in which a name lives, as remembered, or as the stores say. A
+    /// change always asks the stores.
+    async fn remembered_or_asked(&self, name: &SequenceName) -> Result<usize, StoreError> {
+        if let Some(index) = self.placements.get(name) {
+            return Ok(index);
+        }
+        match self.ask(name, true).await? {
+            Placement::In(index) | Placement::Claimed(index, _) => Ok(index),
+            Placement::Absent => Err(StoreError::NotFound),
         }
     }
 
@@ -194,10 +195,7 @@ impl Stores {
         Box::pin(async move {
             for _look in 0..LOOKS {
                 let was_remembered = self.placements.get(name).is_some();
-                let index = match self.remembered_or_asked(name).await? {
-                    Placement::In(index) | Placement::Claimed(index, _) => index,
-                    Placement::Absent => return Err(StoreError::NotFound),
-                };
+                let index = self.remembered_or_asked(name).await?;
                 match self.at(index).resolve(name, last_seen).await {
                     // The name may live in another store by now.
                     Err(StoreError::NotFound | StoreError::Elsewhere(_)) if was_remembered => {
