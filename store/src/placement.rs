@@ -13,10 +13,7 @@ use odometer_core::{
     definition::{Definition, DefinitionError, Order},
     name::SequenceName,
 };
-use odometer_process::{
-    clock::now_ms,
-    faults::{self, Fault},
-};
+use odometer_process::faults::{self, Fault};
 use parking_lot::Mutex;
 
 use crate::bounded_map::BoundedMap;
@@ -322,15 +319,7 @@ impl Stores {
 
     /// Creates a name that lives nowhere.
     async fn create_by_change(&self, change: &ChangeRequest) -> Result<Altered, StoreError> {
-        let Act::Define {
-            change: wanted,
-            template,
-            dry_run,
-        } = &change.act
-        else {
-            return Err(StoreError::NotFound);
-        };
-        let definition = wanted.create_at(template, now_ms())?;
+        let definition = change.act.new_definition()?;
         let index = self.index_for(&definition)?;
         let store = self.at(index);
         if index > 0 && !faults::is(Fault::NoClaims) {
@@ -340,7 +329,7 @@ impl Stores {
                 *dry_run = true;
             }
             let rehearsed = store.alter(Arc::new(rehearsal)).await?;
-            if *dry_run {
+            if change.act.is_dry_run() {
                 return Ok(rehearsed);
             }
             let definition = Arc::new(definition);

@@ -18,7 +18,6 @@ use super::{
 use crate::{
     error::{self, StoreError},
     meta_row,
-    outcome::Condition,
     rows::{
         catalog::{self, ELSEWHERE},
         counter::{CounterRow, SeenCounter},
@@ -187,9 +186,8 @@ async fn is_idle(
         return Ok(false);
     }
     let Some(model) = model else {
-        let creates = matches!(change.act, Act::Define { .. })
-            && !matches!(change.condition, Condition::Version(_));
-        return Ok(creates.then_some(false).ok_or(StoreError::NotFound)?);
+        let is_idle = change.may_create().then_some(false);
+        return Ok(is_idle.ok_or(StoreError::NotFound)?);
     };
     decision::admit(&change.act, change.condition, model)?;
     let definition = catalog::definition_in(&scope.store, &model.state, &model.definition)?;

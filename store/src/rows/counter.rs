@@ -65,6 +65,14 @@ pub(crate) fn add_one<const N: usize>(
     columns.into_iter().fold(update, add)
 }
 
+/// Returns a statement that raises version and revision of counters and closes their windows. So
+/// counters that a process remembers conflict.
+pub(crate) fn outdate() -> UpdateMany<counter::Entity> {
+    let raised = [counter::Column::Version, counter::Column::Revision];
+    add_one(counter::Entity::update_many(), raised)
+        .col_expr(counter::Column::WindowOpen, Expr::val(false))
+}
+
 /// A counter, and what guards each write to it: the numbers of its database, and the heartbeat of
 /// this replica.
 #[derive(Clone, Debug)]
