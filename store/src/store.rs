@@ -21,6 +21,7 @@ use crate::{
     commands,
     database::Database,
     housekeeping,
+    outcome::StoreStatus,
     redis::{agreement::Agreement, store::RedisStore},
     settings::{DatabaseSettings, OpenFor, Process},
     striped::{assign_installation, health::Member, memory::CounterMemory},
@@ -153,20 +154,19 @@ impl Store {
 
     /// Returns what serves one of the store's counters.
     pub(crate) fn serving(&self, key: &CounterKey) -> Serving {
-        Serving {
-            store: self.name.to_string(),
-            kind: self.kind(),
-            databases: self.databases().map(|it| it.health()).collect(),
-            redis: self.redis.as_ref().and_then(|redis| redis.serving(key)),
-        }
+        self.status(self.redis.as_ref().and_then(|redis| redis.serving(key)))
     }
 
     pub(crate) fn health(&self) -> StoreHealth {
-        StoreHealth {
+        self.status(self.redis.as_ref().map_or_else(Vec::new, |it| it.health()))
+    }
+
+    fn status<R>(&self, redis: R) -> StoreStatus<R> {
+        StoreStatus {
             store: self.name.to_string(),
             kind: self.kind(),
             databases: self.databases().map(|it| it.health()).collect(),
-            redis: self.redis.as_ref().map_or_else(Vec::new, |it| it.health()),
+            redis,
         }
     }
 
