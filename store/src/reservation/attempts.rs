@@ -5,7 +5,7 @@
 //! trips. After a conflict the counter is read again. A reservation makes at most `attempts`
 //! attempts within `deadline`, with full jitter between them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use odometer_core::{
     block::Block,
@@ -118,10 +118,9 @@ impl<'a> Reservation<'a> {
         Self::new(database, request)
     }
 
-    /// Adds the constraints of a store of several databases. The earlier of the two deadlines
-    /// holds.
-    pub(crate) fn constrained_by(mut self, constraints: StripeConstraints) -> Self {
-        let until = constraints.until.unwrap_or(self.retry.until);
+    /// Adds the constraints and the deadline of a store of several databases. The earlier of the two
+    /// deadlines holds.
+    pub(crate) fn constrained_by(mut self, constraints: StripeConstraints, until: Instant) -> Self {
         self.retry.until = until.min(self.retry.until);
         self.constraints = constraints;
         self
