@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::{
     ahead::Extended,
-    new_window::granted,
+    new_window::{SeenWindows, granted},
     scripts::{self, RawAnswer, RawWindowState, ScriptAnswer, WindowState},
     server::{RedisServer, ScriptFailure},
     store::RedisStore,
@@ -203,8 +203,13 @@ impl<'a> StrictReservation<'a> {
                 return self.use_up(window, n_changes, left_in_row).await;
             }
         }
-        self.next_window(in_redis, looked, generation, n_changes)
-            .await
+        let seen = SeenWindows {
+            in_redis,
+            in_row: looked,
+            generation,
+            n_changes,
+        };
+        self.next_window(seen).await
     }
 
     /// Uses the last numbers of a window, if the row has too few numbers for another window.
