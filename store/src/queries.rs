@@ -70,8 +70,8 @@ impl Database {
         Ok(Page::of(shown.collect::<Result<_, _>>()?, limit, has_more))
     }
 
-    /// Reads the row of a name and the row of one of its counters, if the name is here. A period has
-    /// no counter before its first use.
+    /// Reads the row of a name and the row of one of its counters, if the name is here. A period
+    /// has no counter before its first use.
     pub(crate) async fn read_entry(
         &self,
         key: &CounterKey,

@@ -118,8 +118,8 @@ impl<'a> Reservation<'a> {
         Self::new(database, request)
     }
 
-    /// Adds the constraints and the deadline of a store of several databases. The earlier of the two
-    /// deadlines holds.
+    /// Adds the constraints and the deadline of a store of several databases. The earlier of the
+    /// two deadlines holds.
     pub(crate) fn constrained_by(mut self, constraints: StripeConstraints, until: Instant) -> Self {
         self.retry.until = until.min(self.retry.until);
         self.constraints = constraints;
