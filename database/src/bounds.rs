@@ -72,13 +72,12 @@ pub fn postgres(
     }
     // What the URL says has precedence, except over the isolation level.
     let said = options.get_options().unwrap_or_default().to_owned();
-    let options = options.options(settings(&said, longest));
-    let options = if faults::is(Fault::ServersIsolation) {
-        options
-    } else {
-        options.options([("default_transaction_isolation", ISOLATION)])
-    };
-    options.options([(DIRECT_SETTING, "yes")])
+    let mut settings = settings(&said, longest);
+    if !faults::is(Fault::ServersIsolation) {
+        settings.push(("default_transaction_isolation", ISOLATION.to_owned()));
+    }
+    settings.push((DIRECT_SETTING, "yes".to_owned()));
+    options.options(settings)
 }
 
 /// Returns the same settings for one transaction, as statements to send before its first one.

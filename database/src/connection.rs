@@ -107,7 +107,7 @@ impl Connection {
         label: DatabaseLabel,
     ) -> Result<Self, DbErr> {
         let runtime = OwnRuntime::start("odometer-store")?;
-        let tasks = Tasks::new(runtime.handle()?.clone());
+        let tasks = Tasks::new(runtime.handle().clone());
         let pool = ConnectionPool::open(&options, 0).await?;
         counted.set_max(pool.permits.available_permits());
         Ok(Self {
@@ -211,13 +211,7 @@ impl Connection {
                 drop(permit);
                 outcome
             };
-            let mut task = match pool.runtime.handle() {
-                Ok(handle) => handle.spawn(statement.in_current_span()),
-                Err(_ended) => {
-                    let cause = Cause::Broken("its pool was replaced".to_owned());
-                    return Err(StatementFailure::NotCommitted(cause));
-                }
-            };
+            let mut task = pool.runtime.handle().spawn(statement.in_current_span());
             drop((pool.runtime, pool.database));
             let sent = Instant::now();
             let timeout_left = until.saturating_duration_since(sent).min(self.timeout);

@@ -1,7 +1,7 @@
 //! Opens pools of connections. Each pool has a runtime of its own, and ends with this runtime.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     num::NonZero,
     sync::Arc,
     thread,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use sea_orm::{ConnectOptions, ConnectionTrait, DbBackend, DbErr};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr};
 use tokio::{
     runtime::{Handle, Runtime},
     sync::Semaphore,
@@ -46,7 +46,11 @@ pub struct ConnectionPool {
 ///
 /// All that belongs to a pool runs in the pool's runtime, even what the driver does on its own when
 /// it takes a connection back. When the runtime ends, every connection ends, also a silent one.
-pub struct OwnRuntime(Option<Runtime>);
+pub struct OwnRuntime {
+    handle: Handle,
+    /// `None` once this value is being dropped.
+    runtime: Option<Runtime>,
+}
 
 /// Returns how many threads do the work of a pool or of a store. More threads than cores would only
 /// hand the work to each other.
@@ -61,24 +65,26 @@ impl OwnRuntime {
     /// # Errors
     /// The threads cannot be started.
     pub(crate) fn start(thread_name: &str) -> Result<Self, DbErr> {
-        tokio::runtime::Builder::new_multi_thread()
+        let started = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(n_threads())
             .thread_name(thread_name)
             .enable_all()
-            .build()
-            .map(|runtime| Self(Some(runtime)))
-            .map_err(|error| DbErr::Custom(error.to_string()))
+            .build();
+        let runtime = started.map_err(|error| DbErr::Custom(error.to_string()))?;
+        Ok(Self {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+        })
     }
 
-    pub fn handle(&self) -> Result<&Handle, DbErr> {
-        let ended = || DbErr::Custom("the pool's runtime has ended".to_owned());
-        self.0.as_ref().map(Runtime::handle).ok_or_else(ended)
+    pub fn handle(&self) -> &Handle {
+        &self.handle
     }
 }
 
 impl Drop for OwnRuntime {
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
@@ -91,55 +97,35 @@ impl ConnectionPool {
     /// The driver cannot read the options, or a SQLite file cannot be opened.
     pub async fn open(doors: &RouteOptions, generation: u64) -> Result<Self, DbErr> {
         let (options, is_pooled) = doors.current();
-        let (options, longest) = (options.clone(), Some(doors.longest));
         let runtime = OwnRuntime::start(THREAD_NAME)?;
-        let opened_by = options.clone();
-        let connecting = runtime.handle()?.spawn(async move {
-            Box::pin(DatabaseConnection::open(opened_by, is_pooled, longest)).await
-        });
-        let database = connecting
-            .await
-            .map_err(|error| DbErr::Custom(error.to_string()))??;
-        Ok(Self::of(database, is_pooled, &options, generation, runtime))
-    }
-
-    /// Opens a pool like [`ConnectionPool::open`], but only for a server, and without waiting for
-    /// anything.
-    pub fn open_at_once(doors: &RouteOptions, generation: u64) -> Result<Self, DbErr> {
-        let (options, is_pooled) = doors.current();
-        let runtime = OwnRuntime::start(THREAD_NAME)?;
-        let inside = runtime.handle()?.enter();
         let longest = Some(doors.longest);
-        let connecting = Box::pin(DatabaseConnection::open(
-            options.clone(),
-            is_pooled,
-            longest,
-        ));
-        let database = FutureExt::now_or_never(connecting)
-            .unwrap_or_else(|| Err(DbErr::Custom("the driver waits".to_owned())))?;
-        drop(inside);
-        Ok(Self::of(database, is_pooled, options, generation, runtime))
-    }
-
-    fn of(
-        database: DatabaseConnection,
-        is_pooled: bool,
-        options: &ConnectOptions,
-        generation: u64,
-        runtime: OwnRuntime,
-    ) -> Self {
+        let opening = DatabaseConnection::open(options.clone(), is_pooled, longest);
+        let mut opening = Box::pin(opening);
+        // The driver starts its own tasks in the runtime that it is called in.
+        let opened = poll_fn(|context| {
+            let _inside = runtime.handle().enter();
+            opening.as_mut().poll(context)
+        });
+        let database = opened.await?;
         let n_connections = options.get_max_connections().unwrap_or(1);
         let n_permits = usize::try_from(n_connections).unwrap_or(usize::MAX >> 4);
         let connecting = options.get_acquire_timeout().unwrap_or_default();
         let connecting = connecting.min(LONGEST_CONNECTING);
-        Self {
+        Ok(Self {
             generation,
             is_pooled,
             database,
             permits: Arc::new(Semaphore::new(n_permits)),
             runtime: Arc::new(runtime),
             connects_until: Instant::now() + connecting,
-        }
+        })
+    }
+
+    /// Opens a pool like [`ConnectionPool::open`], but only for a server, and without waiting for
+    /// anything.
+    pub fn open_at_once(doors: &RouteOptions, generation: u64) -> Result<Self, DbErr> {
+        let opened = Self::open(doors, generation).now_or_never();
+        opened.unwrap_or_else(|| Err(DbErr::Custom("the driver waits".to_owned())))
     }
 
     /// Returns whether the connections lead to a server. Such connections can be dead without a
@@ -150,8 +136,7 @@ impl ConnectionPool {
 
     /// Returns how many tasks are alive in the pool's runtime.
     pub fn n_tasks(&self) -> usize {
-        let handle = self.runtime.handle();
-        handle.map_or(0, |pool| pool.metrics().num_alive_tasks())
+        self.runtime.handle().metrics().num_alive_tasks()
     }
 }
 
@@ -173,7 +158,7 @@ where
     let pool = ConnectionPool::open(doors, 0).await?;
     let task = pool
         .runtime
-        .handle()?
+        .handle()
         .spawn(operation(pool.database.clone()));
     match timeout(time_limit, task).await {
         Ok(Ok(outcome)) => {

@@ -2,13 +2,7 @@
 
 use std::sync::Arc;
 
-use odometer_core::{
-    definition::Definition,
-    name::SequenceName,
-    period::{CounterKey, Period},
-};
-use odometer_database::session::DatabaseConnection;
-use sea_orm::DbErr;
+use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 
 use crate::{
     creation::{Creation, NewName, NewRow},
@@ -26,19 +20,19 @@ impl Database {
         &self,
         name: &SequenceName,
     ) -> Result<LocalPlacement, StoreError> {
+        let whole = CounterKey::whole(name.clone());
         let guard = match self.heartbeat.guard() {
             Ok(guard) => guard,
             Err(error @ StoreError::WentBack) => {
                 // What the database still has may be right. What the database lacks it may have
                 // lost.
-                let found = self.several_times(name, |database| find(database, name.clone()));
-                let found = found.await?.ok_or(error)?;
+                let found = self.read_entry(&whole).await?.ok_or(error)?;
                 return placement(&found, &self.identity);
             }
             Err(error) => return Err(error),
         };
         let looking = self.several_times(name, |database| {
-            counter_read::look(database, guard.clone(), CounterKey::whole(name.clone()))
+            counter_read::look(database, guard.clone(), whole.clone())
         });
         let look = looking.await?;
         if let Some(found) = look.entry {
@@ -87,11 +81,4 @@ pub(crate) fn placement(
         return Ok(LocalPlacement::WrongInstallation);
     }
     Ok(LocalPlacement::Elsewhere(definition))
-}
-
-async fn find(
-    database: DatabaseConnection,
-    name: SequenceName,
-) -> Result<Option<CatalogEntry>, DbErr> {
-    catalog::read(&database, name.as_str(), &Period::none()).await
 }

@@ -139,7 +139,7 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
     }
     let (acquire, longest) = (bounds.statement.acquire, Some(bounds.statement.timeout));
     let look = async |connection: &DatabaseConnection| {
-        let verdict = fitness::inspect(connection.clone(), identity.clone()).await;
+        let verdict = fitness::inspect(connection.clone(), identity.clone(), false).await;
         let verdict = verdict.unwrap_or_else(|error| fitness_of(&error.into()));
         if matches!(verdict, DatabaseFitness::Good { .. })
             && let Ok(Some(problem)) = agreement.problem(connection, identity).await

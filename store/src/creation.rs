@@ -147,10 +147,7 @@ impl Database {
         match creation {
             Creation::Created(_) | Creation::Exists => Ok(creation),
             Creation::Contradicted => Err(self.contradicted_by(guard)),
-            Creation::TooLow => {
-                self.heartbeat.note_name_went_back(name);
-                Err(StoreError::WentBack)
-            }
+            Creation::TooLow => Err(self.heartbeat.name_went_back(name)),
             Creation::MissingCounter => Err(error::without_counter(name)),
             Creation::Refused(error) => Err(error),
         }
@@ -257,30 +254,29 @@ pub(crate) async fn insert(
     {
         return Ok(Creation::TooLow);
     }
+    let mut stored = None;
     let (state, version, removed_through) = match row {
-        // Nothing of the new sequence is older than the last recovery.
-        NewRow::Sequence { .. } => (LIVE, baseline.version(), None),
+        NewRow::Sequence { .. } => {
+            warn_if_exhausted(name, definition, &counted, counter.next_value);
+            // Nothing of the new sequence is older than the last recovery.
+            (LIVE, baseline.version(), None)
+        }
         NewRow::Copy { of, .. } => {
             let floor = of.counter().map_or(definition.start, |it| it.floor);
             counter.floor = counter.floor.max(floor);
             let from_floor = counted.first_from(counter.floor);
             counter.next_value = counter.next_value.max(from_floor.unwrap_or(i64::MIN));
             let removed_through = Some(of.periods_removed_through.as_str());
+            stored = Some(of.definition.clone());
             (of.state.as_str(), of.definition_version, removed_through)
         }
         // A claim is no change, so other replicas are not told of it.
         NewRow::Claim { installation } => (ELSEWHERE, 0, installation.as_deref()),
     };
-    if matches!(row, NewRow::Sequence { .. }) {
-        warn_if_exhausted(name, definition, &counted, counter.next_value);
-    }
     let sequence = SequenceRow {
         name,
         kind: definition.kind,
-        definition: match row {
-            NewRow::Copy { of, .. } => of.definition.clone(),
-            NewRow::Sequence { .. } | NewRow::Claim { .. } => definition.to_stored(),
-        },
+        definition: stored.unwrap_or_else(|| definition.to_stored()),
         state,
         version,
         removed_through,

@@ -234,9 +234,9 @@ impl Database {
             let reached = Box::pin(probe::reach(target, bounds.acquire)).await;
             reached.map_err(|failure| fitness_of(&failure))?;
             let identity = self.identity.clone();
-            let looking = self
-                .connection
-                .run(until, |database| fitness::inspect(database, identity));
+            let looking = self.connection.run(until, |database| {
+                fitness::inspect(database, identity, false)
+            });
             looking.await
         };
         match found.unwrap_or_else(|failure| fitness_of(&failure)) {
@@ -360,9 +360,9 @@ impl Database {
     /// Notes that the store went back for a name, and returns the error. The next poll, which runs
     /// at once, finds out whether all names went back, or whether the store is recovered already.
     pub(crate) fn name_went_back(&self, name: &SequenceName) -> StoreError {
-        self.heartbeat.note_name_went_back(name);
+        let error = self.heartbeat.name_went_back(name);
         self.connection.refresh.notify_one();
-        StoreError::WentBack
+        error
     }
 
     /// Notes a problem of the database that does not pass by waiting.

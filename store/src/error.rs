@@ -104,6 +104,26 @@ impl From<StoreError> for AttemptError<StoreError> {
     }
 }
 
+/// Returns all answers, if there is one.
+///
+/// # Errors
+/// The last error. `Unavailable` if nothing was asked.
+pub(crate) fn any_answers<T>(outcomes: Vec<Result<T, StoreError>>) -> Result<Vec<T>, StoreError> {
+    let mut error = StoreError::Unavailable;
+    let mut answers = Vec::new();
+    for outcome in outcomes {
+        match outcome {
+            Ok(answer) => answers.push(answer),
+            Err(failed) => error = failed,
+        }
+    }
+    if answers.is_empty() {
+        Err(error)
+    } else {
+        Ok(answers)
+    }
+}
+
 /// The outcome of one attempt.
 pub(crate) type Attempted<T> = Result<T, AttemptError<StoreError>>;
 

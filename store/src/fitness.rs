@@ -30,7 +30,7 @@ impl Tables for MonitoredTables {
         &self,
         database: DatabaseConnection,
     ) -> impl Future<Output = Result<DatabaseFitness, DbErr>> + Send + 'static + use<> {
-        inspect(database, self.identity.clone())
+        inspect(database, self.identity.clone(), false)
     }
 
     fn at_start(&self, found: DatabaseFitness) -> DatabaseFitness {
@@ -47,10 +47,12 @@ impl Tables for MonitoredTables {
     }
 }
 
-/// Looks at schema, installation id, tables and durability. Changes nothing.
+/// Looks at schema, installation id, tables and durability. Changes nothing. A database that
+/// `may_lack_id` is good even if `odometer migrate` has written no installation id into it yet.
 pub(crate) async fn inspect(
     database: DatabaseConnection,
     identity: DatabaseIdentity,
+    may_lack_id: bool,
 ) -> Result<DatabaseFitness, DbErr> {
     if let Some(reason) = problems(&database, &WRITE_CHECKS).await?.first() {
         return Ok(DatabaseFitness::Away((*reason).to_owned()));
@@ -66,6 +68,7 @@ pub(crate) async fn inspect(
     }
     match installation_id::misplaced(&identity, &installation_id::read(&database).await?) {
         Some(_) if faults::is(Fault::AnyStamp) => {}
+        Some(DatabaseFitness::Schema(_)) if may_lack_id => {}
         Some(unfit) => return Ok(unfit),
         None => {}
     }
@@ -98,19 +101,6 @@ pub(crate) fn at_start(verdict: DatabaseFitness, durability: Durability) -> Data
         )),
         (verdict, _) => verdict,
     }
-}
-
-/// Returns whether a database lacks its installation id and nothing else.
-pub(crate) async fn lacks_installation_id(
-    database: &DatabaseConnection,
-    identity: &DatabaseIdentity,
-) -> Result<bool, DbErr> {
-    if unfit_schema(Installed::read(database).await?).is_some() {
-        return Ok(false);
-    }
-    let stamp = installation_id::read(database).await?;
-    let misplaced = installation_id::misplaced(identity, &stamp);
-    Ok(matches!(misplaced, Some(DatabaseFitness::Schema(_))))
 }
 
 /// Refuses a server whose binary log holds statements: there InnoDB takes no write at READ

@@ -245,14 +245,14 @@ impl Heartbeat {
     }
 
     /// Notes that one counter is gone or below what this replica has seen, although the heartbeat
-    /// has not fallen.
-    pub(crate) fn note_name_went_back(&self, name: &SequenceName) {
+    /// has not fallen. Returns the error.
+    pub(crate) fn name_went_back(&self, name: &SequenceName) -> StoreError {
         self.went_back.set(1.0);
         let mut state = self.state.lock();
         if state.complained_of.len() >= MAX_NAMES_LOGGED
             || !state.complained_of.insert(name.clone())
         {
-            return;
+            return StoreError::WentBack;
         }
         let advice = if state.n_recoveries > 0 {
             "the last `odometer recover` skipped too little for it: run it again, with a larger \
@@ -267,6 +267,7 @@ impl Heartbeat {
             "the store went back: this counter is gone or below what this replica has seen, and \
              nothing is reserved for it; {advice}"
         );
+        StoreError::WentBack
     }
 
     /// Writes the row above every value that was ever sent: at the first contact, and after a

@@ -83,6 +83,24 @@ impl Page {
             sequences,
         }
     }
+
+    /// Merges pages that begin after the same name into one page. If several of them have a name,
+    /// the highest `rank` counts, and then the first page.
+    pub(crate) fn merged(
+        pages: Vec<Self>,
+        limit: u64,
+        rank: impl Fn(&SequenceSummary) -> i64,
+    ) -> Self {
+        let has_more = pages.iter().any(|page| page.next.is_some());
+        let sequences = pages.into_iter().flat_map(|page| page.sequences);
+        let mut sequences: Vec<SequenceSummary> = sequences.collect();
+        sequences.sort_by(|one, other| {
+            let by_name = one.name.cmp(&other.name);
+            by_name.then_with(|| rank(other).cmp(&rank(one)))
+        });
+        sequences.dedup_by(|one, other| one.name == other.name);
+        Self::of(sequences, limit, has_more)
+    }
 }
 
 /// One row of the journal.
@@ -98,17 +116,23 @@ pub struct JournalBlock {
     pub next_unissued: i64,
 }
 
-/// What serves a sequence now.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Serving {
-    /// The name of the store.
+/// A store as it is now, with what `R` tells of its Redis servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreStatus<R> {
+    /// The name of the store in the configuration.
     pub store: String,
     pub kind: StoreKind,
     /// The databases of the store, in the order of the configuration.
     pub databases: Vec<DatabaseHealth>,
-    /// The Redis server that counts, if Redis counts for the sequence.
-    pub redis: Option<ServingRedis>,
+    pub redis: R,
 }
+
+/// What serves a sequence now, with the Redis server that counts for it, if Redis does.
+pub type Serving = StoreStatus<Option<ServingRedis>>;
+
+/// The state of a store, with all Redis servers in the order of the configuration. There are none
+/// if Redis does not count.
+pub type StoreHealth = StoreStatus<Vec<RedisHealth>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -205,18 +229,6 @@ pub(crate) enum LocalPlacement {
     /// The name is claimed for a store whose database was another one then.
     WrongInstallation,
     Nowhere,
-}
-
-/// The state of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreHealth {
-    /// The name of the store in the configuration.
-    pub store: String,
-    pub kind: StoreKind,
-    /// The databases of the store, in the order of the configuration.
-    pub databases: Vec<DatabaseHealth>,
-    /// The Redis servers in the order of the configuration. Empty if Redis does not count.
-    pub redis: Vec<RedisHealth>,
 }
 
 /// The state of a database.

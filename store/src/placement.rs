@@ -13,10 +13,7 @@ use odometer_core::{
     definition::{Definition, DefinitionError, Order},
     name::SequenceName,
 };
-use odometer_process::{
-    clock::now_ms,
-    faults::{self, Fault},
-};
+use odometer_process::faults::{self, Fault};
 use parking_lot::Mutex;
 
 use crate::bounded_map::BoundedMap;
@@ -73,17 +70,18 @@ impl Stores {
     /// # Errors
     /// `NotFound`, or why the store is not known.
     pub(crate) async fn placement(&self, name: &SequenceName) -> Result<&Arc<Store>, StoreError> {
-        match self.remembered_or_asked(name).await? {
-            Placement::In(index) | Placement::Claimed(index, _) => Ok(self.at(index)),
-            Placement::Absent => Err(StoreError::NotFound),
-        }
+        Ok(self.at(self.remembered_or_asked(name).await?))
     }
 
-    /// Returns the remembered placement, or asks the stores. A change always asks the stores.
-    async fn remembered_or_asked(&self, name: &SequenceName) -> Result<Placement, StoreError> {
-        match self.placements.get(name) {
-            Some(index) => Ok(Placement::In(index)),
-            None => self.ask(name, true).await,
+    /// Returns the index of the store in which a name lives, as remembered, or as the stores say. A
+    /// change always asks the stores.
+    async fn remembered_or_asked(&self, name: &SequenceName) -> Result<usize, StoreError> {
+        if let Some(index) = self.placements.get(name) {
+            return Ok(index);
+        }
+        match self.ask(name, true).await? {
+            Placement::In(index) | Placement::Claimed(index, _) => Ok(index),
+            Placement::Absent => Err(StoreError::NotFound),
         }
     }
 
@@ -194,10 +192,7 @@ impl Stores {
         Box::pin(async move {
             for _look in 0..LOOKS {
                 let was_remembered = self.placements.get(name).is_some();
-                let index = match self.remembered_or_asked(name).await? {
-                    Placement::In(index) | Placement::Claimed(index, _) => index,
-                    Placement::Absent => return Err(StoreError::NotFound),
-                };
+                let index = self.remembered_or_asked(name).await?;
                 match self.at(index).resolve(name, last_seen).await {
                     // The name may live in another store by now.
                     Err(StoreError::NotFound | StoreError::Elsewhere(_)) if was_remembered => {
@@ -324,15 +319,7 @@ impl Stores {
 
     /// Creates a name that lives nowhere.
     async fn create_by_change(&self, change: &ChangeRequest) -> Result<Altered, StoreError> {
-        let Act::Define {
-            change: wanted,
-            template,
-            dry_run,
-        } = &change.act
-        else {
-            return Err(StoreError::NotFound);
-        };
-        let definition = wanted.create_at(template, now_ms())?;
+        let definition = change.act.new_definition()?;
         let index = self.index_for(&definition)?;
         let store = self.at(index);
         if index > 0 && !faults::is(Fault::NoClaims) {
@@ -342,7 +329,7 @@ impl Stores {
                 *dry_run = true;
             }
             let rehearsed = store.alter(Arc::new(rehearsal)).await?;
-            if *dry_run {
+            if change.act.is_dry_run() {
                 return Ok(rehearsed);
             }
             let definition = Arc::new(definition);

@@ -70,14 +70,22 @@ impl Database {
         Ok(Page::of(shown.collect::<Result<_, _>>()?, limit, has_more))
     }
 
-    /// Reads the row of a sequence and the row of one of its counters. A period has no counter
-    /// before its first use.
-    pub(crate) async fn entry_of(&self, key: &CounterKey) -> Result<CatalogEntry, StoreError> {
-        let read = self.several_times(&key.sequence, |database| {
-            let CounterKey { sequence, period } = key.clone();
-            async move { catalog::read(&database, sequence.as_str(), &period).await }
+    /// Reads the row of a name and the row of one of its counters, if the name is here. A period
+    /// has no counter before its first use.
+    pub(crate) async fn read_entry(
+        &self,
+        key: &CounterKey,
+    ) -> Result<Option<CatalogEntry>, StoreError> {
+        let reading = self.several_times(&key.sequence, |database| {
+            let key = key.clone();
+            async move { catalog::read(&database, &key).await }
         });
-        let entry = read.await?.ok_or(StoreError::NotFound)?;
+        reading.await
+    }
+
+    /// Does what [`Self::read_entry`] does, for a sequence that lives here.
+    pub(crate) async fn entry_of(&self, key: &CounterKey) -> Result<CatalogEntry, StoreError> {
+        let entry = self.read_entry(key).await?.ok_or(StoreError::NotFound)?;
         entry.check_here()?;
         Ok(entry)
     }

@@ -3,7 +3,7 @@
 //! What a name resolves to says which issuer it needs. The issuer then reserves from the counter as
 //! it was read, so the first number of a name costs no second read.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 use odometer_process::clock::now_ms;
@@ -36,33 +36,15 @@ impl Store {
             return Reservation::reading(only, name, last_seen).look().await;
         }
         let until = self.deadline();
-        let agreed = match self.memory.agreed(name) {
-            Some(known) => self.newest_agreed(name, &known, until).await?,
-            None => None,
-        };
-        let agreed = match agreed {
-            Some(agreed) => agreed,
-            None => self.agree(name, None, until).await?,
-        };
-        Ok(self.resolved(name, &agreed))
-    }
-
-    /// Returns the newest state of a name that was agreed on before, as the members that answer
-    /// have it. Returns `None` if none of them has it as it was agreed on.
-    ///
-    /// # Errors
-    /// `Retired`.
-    async fn newest_agreed(
-        &self,
-        name: &SequenceName,
-        known: &Agreed,
-        until: Instant,
-    ) -> Result<Option<Agreed>, StoreError> {
-        let answers = self.ask_all(name, until).await;
-        match answers.newest_like(known) {
-            Some(newest) => self.live(name, newest).map(Some),
-            None => Ok(None),
+        if let Some(known) = self.memory.agreed(name) {
+            // The name may have been changed since it was agreed on.
+            let answers = self.ask_all(name, until).await;
+            if let Some(newest) = answers.newest_like(&known) {
+                return Ok(self.resolved(name, &self.live(name, newest)?));
+            }
         }
+        let agreed = self.agree(name, None, until).await?;
+        Ok(self.resolved(name, &agreed))
     }
 
     /// Creates a sequence, and returns what was written. If the name exists already, this reads it.

@@ -21,6 +21,7 @@ use crate::{
     commands,
     database::Database,
     housekeeping,
+    outcome::StoreStatus,
     redis::{agreement::Agreement, store::RedisStore},
     settings::{DatabaseSettings, OpenFor, Process},
     striped::{assign_installation, health::Member, memory::CounterMemory},
@@ -79,8 +80,7 @@ impl Store {
         if process.open_for == OpenFor::DryRun {
             settings.truncate(1);
         } else if !is_alone {
-            let is_wanted = |it: &DatabaseSettings| is_serving && it.bounds.migrate;
-            stamp_at_start(&settings, is_wanted).await?;
+            stamp_at_start(&settings, is_serving).await?;
         }
         let (tell_each, news) = mpsc::channel(NEWS_AHEAD);
         let connecting = settings
@@ -154,20 +154,19 @@ impl Store {
 
     /// Returns what serves one of the store's counters.
     pub(crate) fn serving(&self, key: &CounterKey) -> Serving {
-        Serving {
-            store: self.name.to_string(),
-            kind: self.kind(),
-            databases: self.databases().map(|it| it.health()).collect(),
-            redis: self.redis.as_ref().and_then(|redis| redis.serving(key)),
-        }
+        self.status(self.redis.as_ref().and_then(|redis| redis.serving(key)))
     }
 
     pub(crate) fn health(&self) -> StoreHealth {
-        StoreHealth {
+        self.status(self.redis.as_ref().map_or_else(Vec::new, |it| it.health()))
+    }
+
+    fn status<R>(&self, redis: R) -> StoreStatus<R> {
+        StoreStatus {
             store: self.name.to_string(),
             kind: self.kind(),
             databases: self.databases().map(|it| it.health()).collect(),
-            redis: self.redis.as_ref().map_or_else(Vec::new, |it| it.health()),
+            redis,
         }
     }
 
@@ -252,15 +251,12 @@ impl Store {
 
 /// Stamps the members at the start, if each of them may be changed at the start: a SQLite file always
 /// may. If it stops because a member is away, the log says so, and the member is waited for as ever.
-async fn stamp_at_start(
-    settings: &[DatabaseSettings],
-    migrates: impl Fn(&DatabaseSettings) -> bool,
-) -> Result<(), StartError> {
+async fn stamp_at_start(settings: &[DatabaseSettings], is_serving: bool) -> Result<(), StartError> {
     let mut is_wanted = true;
     for database in settings {
-        let target =
-            Target::parse(&database.url).map_err(|error| error.of(&database.identity.label))?;
-        is_wanted &= migrates(database) || target.file.is_some();
+        let target = Target::parse(&database.url);
+        let target = target.map_err(|error| error.of(&database.identity.label))?;
+        is_wanted &= (is_serving && database.bounds.migrate) || target.file.is_some();
     }
     if !is_wanted {
         return Ok(());

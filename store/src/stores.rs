@@ -23,6 +23,7 @@ use crate::{
     BlockFate, Contact, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest, SeenCounter,
     SequenceSummary, Serving, Source, StartError, StoreError, StoreHealth, Unpublished,
     database::Database,
+    error::any_answers,
     journal::recent,
     outcome::Following,
     placement::RememberedPlacements,
@@ -215,21 +216,9 @@ impl Stores {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<CounterKey>, StoreError>> {
         Box::pin(async move {
+            // The default store decides in which store a name lives, so nothing is checked here.
             let all = self.all().map(|store| store.recently_used(limit));
-            let mut of_each = Vec::new();
-            let mut refused = None;
-            for found in join_all(all).await {
-                match found {
-                    // The default store decides in which store a name lives, so nothing is checked
-                    // here.
-                    Ok(found) => of_each.push(found),
-                    Err(error) => refused = Some(error),
-                }
-            }
-            match refused {
-                Some(error) if of_each.is_empty() => Err(error),
-                Some(_) | None => Ok(recent::in_turn(of_each, limit)),
-            }
+            Ok(recent::in_turn(any_answers(join_all(all).await)?, limit))
         })
     }
 
@@ -399,7 +388,7 @@ impl Stores {
     ) -> BoxFuture<'a, Result<Page, StoreError>> {
         Box::pin(async move {
             let all = self.all().map(|store| store.list(prefix, after, limit));
-            Ok(merged(try_join_all(all).await?, limit))
+            Ok(Page::merged(try_join_all(all).await?, limit, |_| 0))
         })
     }
 
@@ -414,16 +403,6 @@ impl Stores {
             join_all(self.all().map(|store| store.close(time_limit))).await;
         })
     }
-}
-
-/// Merges pages that begin after the same name into one page.
-fn merged(pages: Vec<Page>, limit: u64) -> Page {
-    let has_more = pages.iter().any(|page| page.next.is_some());
-    let mut sequences: Vec<SequenceSummary> =
-        pages.into_iter().flat_map(|page| page.sequences).collect();
-    sequences.sort_by(|one, other| one.name.cmp(&other.name));
-    sequences.dedup_by(|one, other| one.name == other.name);
-    Page::of(sequences, limit, has_more)
 }
 
 /// Returns the name of this process in the journal: host name, process id, and a random part for
@@ -460,6 +439,7 @@ mod tests {
 
     #[test]
     fn pages_of_several_stores_are_one() {
+        let merged = |pages, limit| Page::merged(pages, limit, |_| 0);
         let merged_page = merged(vec![page(&["a", "d"], true), page(&["b", "c"], false)], 3);
         assert_eq!(names_of(&merged_page), ["a", "b", "c"]);
         assert_eq!(merged_page.next, Some(name("c")));

@@ -37,7 +37,7 @@ pub struct Rates {
 }
 
 /// The demand that the next block must meet.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Demand {
     /// The rates at which the sequence issues.
     pub rates: Rates,

@@ -221,6 +221,7 @@ mod tests {
 
     use super::*;
     use crate::actor::queue::tests::{Receiver, counts, got};
+    use crate::issuer::memory::Issuer;
 
     fn group(counts: &[u64]) -> (Vec<Waiter>, Vec<Receiver>) {
         let waiters = counts.iter();
@@ -273,7 +274,7 @@ mod tests {
         let (waiters, _receivers) = group(&[2, 9, 3]);
         let key = CounterKey::whole(SequenceName::parse("orders").unwrap());
         let block = Block::new(11, 7, 2).unwrap();
-        let reserved = Unpublished::for_tests(key, block, Arc::new(Metrics::new()));
+        let reserved = Issuer::block_for_tests(key, block, Arc::new(Metrics::new()));
         let reserved = reserved.publish_for(true).unwrap();
         let shares = share_out(reserved.block, waiters);
         let ranges = |range: &Block| (range.first(), range.last());

@@ -219,7 +219,7 @@ mod tests {
 
     use odometer_core::{block::Block, period::CounterKey};
     use odometer_process::metrics::Metrics;
-    use odometer_store::{Resolved, Source, Unpublished};
+    use odometer_store::{Resolved, Source};
 
     use super::*;
     use crate::issuer::held_blocks::LEAVES_CURSORS_OPEN;
@@ -236,7 +236,7 @@ mod tests {
         let key = CounterKey::whole(name());
         let issuer = names.admit(Issuer::for_tests(key.clone()));
         let block = Block::new(1, N_NUMBERS, 1).unwrap();
-        let block = Unpublished::for_tests(key, block, Arc::new(Metrics::new()));
+        let block = Issuer::block_for_tests(key, block, Arc::new(Metrics::new()));
         let owner = owner(&issuer);
         owner.add_block(&owner.publish(block).unwrap());
         owner.refill_cursor();

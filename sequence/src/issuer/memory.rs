@@ -167,6 +167,38 @@ impl Issuer {
         Self::resume(key, IssuerState::new(Arc::default()))
     }
 
+    /// Returns a block of a counter that no database knows.
+    #[cfg(test)]
+    pub(crate) fn block_for_tests(
+        key: CounterKey,
+        block: Block,
+        metrics: Arc<odometer_process::metrics::Metrics>,
+    ) -> odometer_store::Unpublished {
+        let known = Resolved {
+            seen: odometer_store::SeenCounter {
+                next_value: block.end(),
+                version: 1,
+            },
+            trusted: true,
+            ..Resolved::default()
+        };
+        let reserved = Reserved {
+            key,
+            id: Default::default(),
+            block,
+            adopted: false,
+            known,
+            stored_rate: None,
+            n_conflicts: 0,
+            source: Default::default(),
+            why: None,
+            reserved_at: 0,
+            recovered_at: None,
+            more_to_adopt: false,
+        };
+        odometer_store::Unpublished::for_tests(reserved, metrics)
+    }
+
     fn new(
         key: CounterKey,
         span: Option<PeriodSpan>,

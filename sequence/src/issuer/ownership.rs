@@ -71,7 +71,7 @@ mod tests {
 
     fn reserved(metrics: &Arc<Metrics>) -> Unpublished {
         let block = Block::new(1, 25, 1).unwrap();
-        Unpublished::for_tests(key(), block, Arc::clone(metrics))
+        Issuer::block_for_tests(key(), block, Arc::clone(metrics))
     }
 
     #[test]

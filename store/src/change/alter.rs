@@ -65,10 +65,12 @@ impl Store {
             Some(only) => only.alter(Arc::clone(&change), self.change_rules()).await,
             None => self.alter_all(Arc::clone(&change)).await,
         };
-        let may_be_changed = match &outcome {
-            Ok(altered) => altered.is_written,
-            Err(error) => matches!(error, StoreError::MayHaveChanged),
-        };
+        let written = outcome.as_ref().ok().filter(|altered| altered.is_written);
+        if written.is_some_and(|altered| altered.before.is_none()) {
+            self.metrics.sequences_created.increment(1);
+        }
+        let may_be_changed =
+            written.is_some() || matches!(outcome, Err(StoreError::MayHaveChanged));
         // A refused change leaves the windows as they are, for example if the database is away.
         if let (Some(redis), true) = (&self.redis, may_be_changed) {
             redis.counters.forget(&change.name);
@@ -90,21 +92,17 @@ impl Database {
                 run(database, Arc::clone(&change), scope.clone(), rules.clone())
             })
             .await;
-        let altered = match outcome {
-            Ok(Err(StoreError::WentBack)) => return Err(self.name_went_back(&change.name)),
-            Ok(outcome) => outcome?,
+        match outcome {
+            Ok(Err(StoreError::WentBack)) => Err(self.name_went_back(&change.name)),
+            Ok(outcome) => outcome,
             Err(StatementFailure::MayHaveCommitted(_)) if !is_dry_run => {
-                return Err(StoreError::MayHaveChanged);
+                Err(StoreError::MayHaveChanged)
             }
             Err(failure) => {
                 // Logs the cause if the server refused the statement.
                 let _told = error::unexpected(&change.name, &failure);
-                return Err(StoreError::NotChanged);
+                Err(StoreError::NotChanged)
             }
-        };
-        if altered.before.is_none() && altered.is_written {
-            self.metrics.sequences_created.increment(1);
         }
-        Ok(altered)
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     outcome::Snapshot,
     rows::{
         catalog::{LIVE, NO_PERIOD, REMOVED},
-        counter::{self as counter_row, add_one, update},
+        counter::{self as counter_row, outdate, update},
     },
 };
 
@@ -50,9 +50,7 @@ pub(crate) async fn raise(
     if !key.period.is_none() {
         those = those.add(counter::Column::Period.is_in([NO_PERIOD, key.period.as_str()]));
     }
-    let raised = [counter::Column::Version, counter::Column::Revision];
-    add_one(counter::Entity::update_many(), raised)
-        .col_expr(counter::Column::WindowOpen, Expr::val(false))
+    outdate()
         .filter(those.add(counter::Column::State.eq(LIVE)))
         .exec(transaction)
         .await?;

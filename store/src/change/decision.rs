@@ -8,10 +8,7 @@ use odometer_core::{
     name::SequenceName,
     period::{Period, PeriodKind},
 };
-use odometer_process::{
-    clock::now_ms,
-    faults::{self, Fault},
-};
+use odometer_process::faults::{self, Fault};
 
 use super::{
     merged_counter::MergedCounter,
@@ -104,15 +101,7 @@ fn creation(
     rules: &ChangeRules,
     parts: &[Prepared],
 ) -> Result<Decision, StoreError> {
-    let Act::Define {
-        change: wanted,
-        template,
-        dry_run,
-    } = &change.act
-    else {
-        return Err(StoreError::NotFound);
-    };
-    if matches!(change.condition, Condition::Version(_)) {
+    if !change.may_create() {
         return Err(StoreError::NotFound);
     }
     let limit = rules.max_sequences;
@@ -121,7 +110,7 @@ fn creation(
     if parts.iter().any(is_full) {
         return Err(StoreError::TooMany { limit });
     }
-    let definition = wanted.create_at(template, now_ms())?;
+    let definition = change.act.new_definition()?;
     rules.admit(&definition)?;
     let mut next_value = definition.start;
     for part in parts {
@@ -132,9 +121,10 @@ fn creation(
         let first = part.baseline.first(&part.stripe.view(&definition));
         next_value = next_value.max(part.stripe.reached(&definition, first));
     }
+    let is_written = !change.act.is_dry_run();
     let after = Snapshot {
         is_live: true,
-        version: if *dry_run { 0 } else { next_version(parts) },
+        version: if is_written { next_version(parts) } else { 0 },
         period: Period::none(),
         is_removed: false,
         floor: definition.start,
@@ -146,7 +136,7 @@ fn creation(
         altered: Altered {
             before: None,
             after,
-            is_written: !dry_run,
+            is_written,
         },
         removed_through: String::new(),
     })

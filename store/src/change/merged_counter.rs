@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use odometer_core::{definition::Definition, period::Period};
 
-use super::{
-    prepared::{Prepared, first_in},
-    request::Act,
-};
+use super::{prepared::Prepared, request::Act};
 use crate::reservation::stripe_constraints::counts_alike;
 
 /// The state of one counter in all members together.
@@ -38,7 +35,7 @@ impl MergedCounter {
             let reached = |next_value| part.stripe.reached(definition, next_value);
             let Some(counter) = part.counter.filter(|_| is_of_it) else {
                 let counted = part.stripe.view(definition);
-                let first = first_in(part, &counted, period);
+                let first = part.baseline.first_in(&counted, period);
                 together.next_value = together.next_value.max(reached(first));
                 continue;
             };

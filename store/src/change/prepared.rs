@@ -18,7 +18,6 @@ use super::{
 use crate::{
     error::{self, StoreError},
     meta_row,
-    outcome::Condition,
     rows::{
         catalog::{self, ELSEWHERE},
         counter::{CounterRow, SeenCounter},
@@ -80,7 +79,8 @@ impl Prepared {
     /// Returns whether a counter that is created now would begin below what this process has seen
     /// of it.
     pub(crate) fn would_fall(&self, definition: &Definition, period: &Period) -> bool {
-        let first = first_in(self, &self.stripe.view(definition), period);
+        let counted = self.stripe.view(definition);
+        let first = self.baseline.first_in(&counted, period);
         went_back(self.last_seen, first, None)
     }
 
@@ -186,9 +186,8 @@ async fn is_idle(
         return Ok(false);
     }
     let Some(model) = model else {
-        let creates = matches!(change.act, Act::Define { .. })
-            && !matches!(change.condition, Condition::Version(_));
-        return Ok(creates.then_some(false).ok_or(StoreError::NotFound)?);
+        let is_idle = change.may_create().then_some(false);
+        return Ok(is_idle.ok_or(StoreError::NotFound)?);
     };
     decision::admit(&change.act, change.condition, model)?;
     let definition = catalog::definition_in(&scope.store, &model.state, &model.definition)?;
@@ -211,7 +210,7 @@ async fn found_row(
     if model.state != ELSEWHERE {
         baseline.note_forgotten_formats(Arc::make_mut(&mut definition), model.version);
     }
-    let entry = catalog::read(transaction, key.sequence.as_str(), &key.period).await?;
+    let entry = catalog::read(transaction, key).await?;
     let counter = entry.and_then(|entry| entry.counter());
     if counter.is_none() && key.period.is_none() && model.state != ELSEWHERE {
         return Err(error::without_counter(&key.sequence).into());
@@ -235,15 +234,6 @@ async fn found_row(
         }
     }
     Ok((row, counter))
-}
-
-/// Returns where a counter begins that is created now.
-pub(crate) fn first_in(part: &Prepared, counted: &Definition, period: &Period) -> i64 {
-    if period.is_none() {
-        part.baseline.first(counted)
-    } else {
-        part.baseline.first_in(counted, period)
-    }
 }
 
 #[cfg(test)]

@@ -111,18 +111,10 @@ async fn recover_fit(
     n_steps: u64,
     is_dry_run: bool,
 ) -> Result<Recovered, StartError> {
-    let verdict = fitness::inspect(database.clone(), identity.clone()).await;
+    // A new database in the place of a lost one is recovered before it gets its installation id.
+    let verdict = fitness::inspect(database.clone(), identity, true).await;
     let verdict = verdict.unwrap_or_else(|error| fitness_of(&error.into()));
-    let is_fit = match verdict {
-        DatabaseFitness::Good { .. } => true,
-        // A new database in the place of a lost one is recovered before it gets its installation
-        // id.
-        DatabaseFitness::Schema(_) => fitness::lacks_installation_id(database, &identity)
-            .await
-            .unwrap_or(false),
-        DatabaseFitness::Away(_) | DatabaseFitness::Wrong(_) => false,
-    };
-    if !is_fit {
+    if !matches!(verdict, DatabaseFitness::Good { .. }) {
         return Err(verdict.into());
     }
     let mut n_tried = 0;

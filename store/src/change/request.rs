@@ -7,7 +7,10 @@ use odometer_core::{
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use odometer_process::faults::{self, Fault};
+use odometer_process::{
+    clock::now_ms,
+    faults::{self, Fault},
+};
 
 use crate::{
     database::Database, error::StoreError, heartbeat::HeartbeatGuard, outcome::Condition,
@@ -35,6 +38,11 @@ impl ChangeRequest {
             sequence: self.name.clone(),
             period: self.act.period(),
         }
+    }
+
+    /// Returns whether the sequence is created if it does not exist.
+    pub(crate) fn may_create(&self) -> bool {
+        matches!(self.act, Act::Define { .. }) && !matches!(self.condition, Condition::Version(_))
     }
 }
 
@@ -119,6 +127,21 @@ impl Act {
         match self {
             Act::Advance { period, .. } | Act::RemovePeriod { period } => period.clone(),
             Act::Define { .. } | Act::Retire | Act::Restore => Period::none(),
+        }
+    }
+
+    /// Returns the definition of the sequence that the act creates if it does not exist.
+    ///
+    /// # Errors
+    /// `NotFound` if the act creates none, or `Definition`.
+    pub(crate) fn new_definition(&self) -> Result<Definition, StoreError> {
+        match self {
+            Act::Define {
+                change, template, ..
+            } => Ok(change.create_at(template, now_ms())?),
+            Act::Advance { .. } | Act::Retire | Act::Restore | Act::RemovePeriod { .. } => {
+                Err(StoreError::NotFound)
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use super::{
     counters,
     decision::Decision,
-    prepared::{Prepared, first_in},
+    prepared::Prepared,
     request::{Act, ChangeRequest},
 };
 use crate::creation::warn_if_exhausted;
@@ -58,7 +58,7 @@ impl Writing<'_> {
         let whole = CounterKey::whole(change.name.clone());
         if part.row.is_none() {
             if self.decision.altered.before.is_none() {
-                let first = first_in(part, &self.counted, &whole.period);
+                let first = part.baseline.first(&self.counted);
                 warn_if_exhausted(&change.name, &after.definition, &self.counted, first);
             }
             self.create(&whole).await?;
@@ -102,7 +102,7 @@ impl Writing<'_> {
     /// Creates a counter that this database does not have yet.
     async fn create(&self, key: &CounterKey) -> Result<(), DbErr> {
         let (part, after) = (self.part, &self.decision.altered.after);
-        let first = first_in(part, &self.counted, &key.period);
+        let first = part.baseline.first_in(&self.counted, &key.period);
         let mut new_counter = NewCounter::at(first, &after.definition, part.stripe, part.baseline);
         if key.period == after.period {
             new_counter.floor = new_counter.floor.max(after.floor);
@@ -117,7 +117,7 @@ impl Writing<'_> {
         let after = &self.decision.altered.after;
         let now = match self.part.counter {
             Some(counter) => counter.seen.next_value,
-            None => first_in(self.part, &self.counted, &key.period),
+            None => (self.part.baseline).first_in(&self.counted, &key.period),
         };
         let next_value = self.at_or_above(now.max(after.floor))?;
         counters::set(self.transaction, key, next_value, after).await

@@ -133,17 +133,14 @@ async fn counters(database: DatabaseConnection, limit: usize) -> Result<Vec<Coun
         .collect())
 }
 
-/// Merges lists into one of at most `limit` counters. The first counter of each list comes before
-/// the second one of any list.
+/// Merges lists into one of at most `limit` counters, each once. The first counter of each list
+/// comes before the second one of any list.
 pub(crate) fn in_turn(of_each: Vec<Vec<CounterKey>>, limit: usize) -> Vec<CounterKey> {
     let mut of_each: Vec<_> = of_each.into_iter().map(Vec::into_iter).collect();
-    let mut all = Vec::new();
-    while all.len() < limit {
-        let n_before = all.len();
-        all.extend(of_each.iter_mut().filter_map(Iterator::next));
-        if all.len() == n_before {
-            break;
-        }
+    let (mut all, mut met) = (Vec::new(), HashSet::new());
+    while all.len() < limit && of_each.iter().any(|left| left.len() > 0) {
+        let next = of_each.iter_mut().filter_map(Iterator::next);
+        all.extend(next.filter(|key| met.insert(key.clone())));
     }
     all.truncate(limit);
     all

@@ -31,7 +31,7 @@ use crate::{
     database::Database,
     identity::DatabaseIdentity,
     meta_row,
-    rows::counter::add_one,
+    rows::counter::outdate,
     settings::{DatabaseSettings, Fallback, RedisSettings},
 };
 
@@ -122,9 +122,7 @@ impl Agreement {
             // Binaries that know of no windows would take numbers next to an open window.
             meta_row::keep_older_programs_out(&transaction, KNOWS_WINDOWS).await?;
         }
-        let raised = [counter::Column::Version, counter::Column::Revision];
-        add_one(counter::Entity::update_many(), raised)
-            .col_expr(counter::Column::WindowOpen, Expr::val(false))
+        outdate()
             .filter(counter::Column::WindowOpen.eq(true))
             .exec(&transaction)
             .await?;

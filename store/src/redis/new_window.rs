@@ -23,19 +23,24 @@ use crate::{
 /// How long a new window in the row may need to arrive in Redis.
 const INSTALL_WAIT: Duration = Duration::from_millis(30);
 
+/// What Redis and the row had when this replica looked, before another window is opened.
+pub(crate) struct SeenWindows {
+    pub(crate) in_redis: Option<WindowState>,
+    pub(crate) in_row: ReadCounter,
+    /// The number of the connection to Redis.
+    pub(crate) generation: u64,
+    /// How many changes this replica had heard of.
+    pub(crate) n_changes: u64,
+}
+
 impl StrictReservation<'_> {
     /// Decides what to do if the row's window cannot be used: wait, fall back, or open the next
     /// window.
-    pub(crate) async fn next_window(
-        &mut self,
-        in_redis: Option<WindowState>,
-        looked: ReadCounter,
-        generation: u64,
-        n_changes: u64,
-    ) -> Attempted<Reserved> {
-        let in_row = looked.window;
+    pub(crate) async fn next_window(&mut self, seen: SeenWindows) -> Attempted<Reserved> {
+        let (in_redis, in_row) = (seen.in_redis, seen.in_row.window);
+        let last = self.counter.last();
         let was_installed = in_redis.is_some_and(|there| there.window == in_row.number)
-            || self.counter.has_used(in_row.number);
+            || last.is_some_and(|(used, _)| used == in_row.number);
         if in_row.is_open && !was_installed && self.awaited != Some(in_row.number) {
             // Perhaps the window was opened just now, and is on its way to Redis.
             self.awaited = Some(in_row.number);
@@ -49,10 +54,8 @@ impl StrictReservation<'_> {
                 self.fall("the open window is not in Redis");
                 return Err(AttemptError::Again);
             }
-            let version = looked.known.definition_version;
-            let was_closed_by_another = self.counter.has_fallen() == Fallen::No
-                && self.counter.was_last(in_row.number, version);
-            if was_closed_by_another {
+            let in_use = Some((in_row.number, seen.in_row.known.definition_version));
+            if self.counter.has_fallen() == Fallen::No && last == in_use {
                 self.fall("another replica closed the window");
                 return Err(AttemptError::Again);
             }
@@ -60,22 +63,16 @@ impl StrictReservation<'_> {
         }
         self.store
             .note_opening(in_redis, in_row, self.n_full >= FULL_AGAIN);
-        self.open(looked, in_redis, generation, n_changes).await
+        self.open(seen).await
     }
 
     /// Opens the next window in the row, and installs it in Redis.
-    async fn open(
-        &mut self,
-        looked: ReadCounter,
-        in_redis: Option<WindowState>,
-        generation: u64,
-        n_changes: u64,
-    ) -> Attempted<Reserved> {
-        let in_row = looked.window;
-        let known = looked.known;
+    async fn open(&mut self, seen: SeenWindows) -> Attempted<Reserved> {
+        let (number, rate) = (seen.in_row.window.number, seen.in_row.rate);
+        let mut known = seen.in_row.known.clone();
         let left = known.definition.left(known.seen.next_value);
         self.request.want.check_handover(left)?;
-        let demand = self.demand(looked.rate);
+        let demand = self.demand(rate);
         if self.count > left {
             return Err(StoreError::Exhausted { left }.into());
         }
@@ -88,7 +85,7 @@ impl StrictReservation<'_> {
             length,
             end: known.definition.end(),
             rate: Some(demand.rates.average()),
-            opens_after: Some(looked.window.number),
+            opens_after: Some(number),
             needs_free_row: self.is_leased(),
         };
         let database = &self.store.database;
@@ -102,33 +99,25 @@ impl StrictReservation<'_> {
         };
         database.metrics.reserved.increment(1);
         let base = after.next_value.saturating_sub(length);
-        let mut known = known;
         known.seen = after;
         known.revision = known.revision.saturating_add(1);
         let window = OpenWindow {
-            number: looked.window.number.saturating_add(1),
+            number: number.saturating_add(1),
             base,
             used: 0,
             cap: count,
             known,
-            rate: looked.rate,
-            generation,
+            rate,
+            generation: seen.generation,
         };
-        self.install(window, in_row, in_redis, n_changes).await
+        self.install(window, &seen).await
     }
 
     /// Installs a window in Redis. The script is sent once.
     ///
     /// The script says which window it replaced, so it is known exactly which numbers no step can
-    /// take any more. `in_row` is the window that the row named before. `in_redis` is the window
-    /// that Redis had when this replica looked.
-    async fn install(
-        &mut self,
-        window: OpenWindow,
-        in_row: WindowRow,
-        in_redis: Option<WindowState>,
-        n_changes: u64,
-    ) -> Attempted<Reserved> {
+    /// take any more. `before` is what this replica saw before.
+    async fn install(&mut self, window: OpenWindow, before: &SeenWindows) -> Attempted<Reserved> {
         let mut install = scripts::INSTALL.key(&self.redis_key);
         install
             .arg(window.number)
@@ -141,19 +130,19 @@ impl StrictReservation<'_> {
                 let replaced = WindowState::of(&(1, number, base, used, cap, 1));
                 let left = replaced
                     .or(lost)
-                    .map(|it| left_behind(&it, in_row, &window));
+                    .map(|it| left_behind(&it, before.in_row.window, &window));
                 self.abandon(AbandonedCause::Window, left.unwrap_or(0));
                 self.n_full = 0;
-                self.counter.keep(&window, n_changes);
+                self.counter.keep(&window, before.n_changes);
                 self.step(window).await
             }
             // A later window stands there. The replica that installed it counts what it replaced.
             Ok(_) => {
-                self.abandon_uninstalled(&window, in_row, in_redis);
+                self.abandon_uninstalled(&window, before);
                 Err(AttemptError::Conflict)
             }
             Err(_) => {
-                self.abandon_uninstalled(&window, in_row, in_redis);
+                self.abandon_uninstalled(&window, before);
                 self.away().await
             }
         }
@@ -161,16 +150,11 @@ impl StrictReservation<'_> {
 
     /// Counts the numbers of a window that did not arrive in Redis, as far as is known. Counts also
     /// numbers of the window before that the row set aside and Redis did not hear of.
-    fn abandon_uninstalled(
-        &self,
-        window: &OpenWindow,
-        in_row: WindowRow,
-        in_redis: Option<WindowState>,
-    ) {
-        let in_redis = in_redis.filter(|there| there.is_ours);
+    fn abandon_uninstalled(&self, window: &OpenWindow, before: &SeenWindows) {
+        let in_redis = before.in_redis.filter(|there| there.is_ours);
         let unheard = in_redis.map_or(0, |there| {
             let left = there.cap.saturating_sub(there.used);
-            left_behind(&there, in_row, window).saturating_sub(left)
+            left_behind(&there, before.in_row.window, window).saturating_sub(left)
         });
         self.abandon(AbandonedCause::Window, window.cap.saturating_add(unheard));
     }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::{
     ahead::Extended,
-    new_window::granted,
+    new_window::{SeenWindows, granted},
     scripts::{self, RawAnswer, RawWindowState, ScriptAnswer, WindowState},
     server::{RedisServer, ScriptFailure},
     store::RedisStore,
@@ -203,8 +203,13 @@ impl<'a> StrictReservation<'a> {
                 return self.use_up(window, n_changes, left_in_row).await;
             }
         }
-        self.next_window(in_redis, looked, generation, n_changes)
-            .await
+        let seen = SeenWindows {
+            in_redis,
+            in_row: looked,
+            generation,
+            n_changes,
+        };
+        self.next_window(seen).await
     }
 
     /// Uses the last numbers of a window, if the row has too few numbers for another window.
@@ -259,8 +264,7 @@ impl<'a> StrictReservation<'a> {
             || set_aside_to.is_none_or(|to| to > looked.known.seen.next_value);
         if is_behind && !faults::is(Fault::NoWentBackChecks) {
             let heartbeat = &self.store.database.heartbeat;
-            heartbeat.note_name_went_back(&self.request.key.sequence);
-            return Err(StoreError::WentBack);
+            return Err(heartbeat.name_went_back(&self.request.key.sequence));
         }
         Ok(())
     }

@@ -218,17 +218,10 @@ impl WindowEntry {
         }
     }
 
-    /// Says whether this window, under this version of the definition, was the last one used here.
-    pub(crate) fn was_last(&self, number: i64, definition_version: i64) -> bool {
-        self.memory.lock().last == Some((number, definition_version))
-    }
-
-    /// Says whether this window was the last one used here. If it was, it has been in Redis.
-    pub(crate) fn has_used(&self, number: i64) -> bool {
-        self.memory
-            .lock()
-            .last
-            .is_some_and(|(last, _)| last == number)
+    /// Returns the last window that was used here, and the definition's version then. This window
+    /// has been in Redis.
+    pub(crate) fn last(&self) -> Option<(i64, i64)> {
+        self.memory.lock().last
     }
 
     /// Returns the demand of the present caller, or else the last one that a caller gave. A higher
@@ -238,13 +231,7 @@ impl WindowEntry {
         if told.is_some() {
             memory.demand = told;
         }
-        let mut demand = told.or(memory.demand).unwrap_or(Demand {
-            rates: Rates::default(),
-            this_second: 0,
-            waited_for: 0,
-            conflicted_size: None,
-            seconds_left: None,
-        });
+        let mut demand = told.or(memory.demand).unwrap_or_default();
         if let Some(stored) = stored.filter(|stored| *stored > demand.rates.average()) {
             demand.rates = Rates::resume(stored);
         }
@@ -486,7 +473,7 @@ mod tests {
         counter.keep(&window(2), n_changes);
         assert!(counter.window().is_none());
         // The window was in Redis all the same.
-        assert!(counter.has_used(2) && counter.was_last(2, 7) && !counter.was_last(2, 8));
+        assert_eq!(counter.last(), Some((2, 7)));
     }
 
     #[test]

@@ -26,7 +26,7 @@
 
 use entity::block;
 use odometer_core::{block::Block, period::CounterKey};
-use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
+use odometer_database::session::DatabaseConnection;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
 use uuid::Uuid;
 
@@ -96,8 +96,7 @@ impl Reservation<'_> {
             })
             .await;
         if let Err(failure) = &adopting {
-            self.count_failed_write(failure);
-            if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
+            if self.count_failed_write(failure) {
                 self.uncertain.adoption = Some((id, rest));
             }
         } else {

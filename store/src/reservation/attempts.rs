@@ -5,7 +5,7 @@
 //! trips. After a conflict the counter is read again. A reservation makes at most `attempts`
 //! attempts within `deadline`, with full jitter between them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use odometer_core::{
     block::Block,
@@ -118,10 +118,9 @@ impl<'a> Reservation<'a> {
         Self::new(database, request)
     }
 
-    /// Adds the constraints of a store of several databases. The earlier of the two deadlines
-    /// holds.
-    pub(crate) fn constrained_by(mut self, constraints: StripeConstraints) -> Self {
-        let until = constraints.until.unwrap_or(self.retry.until);
+    /// Adds the constraints and the deadline of a store of several databases. The earlier of the
+    /// two deadlines holds.
+    pub(crate) fn constrained_by(mut self, constraints: StripeConstraints, until: Instant) -> Self {
         self.retry.until = until.min(self.retry.until);
         self.constraints = constraints;
         self
@@ -337,10 +336,8 @@ impl<'a> Reservation<'a> {
     /// Notes that the store went back for this name, and returns the error. Other names may be
     /// unaffected.
     pub(crate) fn went_back(&self) -> StoreError {
-        self.database
-            .heartbeat
-            .note_name_went_back(&self.request.key.sequence);
-        StoreError::WentBack
+        let heartbeat = &self.database.heartbeat;
+        heartbeat.name_went_back(&self.request.key.sequence)
     }
 
     fn definition(&self, entry: &catalog::CatalogEntry) -> Result<Arc<Definition>, StoreError> {
@@ -395,12 +392,16 @@ impl<'a> Reservation<'a> {
         self.database.counted.reservations.increment(1);
     }
 
-    pub(crate) fn count_failed_write(&self, failure: &StatementFailure) {
+    /// Counts a write that failed. Returns whether it may have committed.
+    pub(crate) fn count_failed_write(&self, failure: &StatementFailure) -> bool {
         let metrics = &self.database.metrics;
-        match failure {
-            StatementFailure::NotCommitted(_) => metrics.not_committed.increment(1),
-            StatementFailure::MayHaveCommitted(_) => metrics.uncertain.increment(1),
-        }
+        let is_uncertain = matches!(failure, StatementFailure::MayHaveCommitted(_));
+        let counter = match is_uncertain {
+            false => &metrics.not_committed,
+            true => &metrics.uncertain,
+        };
+        counter.increment(1);
+        is_uncertain
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use entity::{counter, sequence};
+use entity::sequence;
 use odometer_core::{
     definition::{Definition, Kind, Stripe},
     period::{CounterKey, Period, PeriodKind},
@@ -25,7 +25,8 @@ use crate::error::{self, Attempted, StoreError};
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::attempts::Reservation;
 use crate::rows::{
-    catalog::{self, NO_PERIOD},
+    catalog,
+    counter::find,
     creation_baseline::CreationBaseline,
     new_counter::{NewCounter, insert, n_others},
 };
@@ -152,12 +153,8 @@ impl PeriodCreation {
         if first < self.above && !faults::is(Fault::NoWentBackChecks) {
             return Ok(Creation::TooLow);
         }
-        let head = (self.key.sequence.as_str().to_owned(), NO_PERIOD.to_owned());
-        if counter::Entity::find_by_id(head)
-            .one(transaction)
-            .await?
-            .is_none()
-        {
+        let head = find(&CounterKey::whole(self.key.sequence.clone()));
+        if head.one(transaction).await?.is_none() {
             return Ok(Creation::MissingCounter);
         }
         if let Some(limit) = self.most_keys

@@ -6,9 +6,7 @@ use odometer_core::{
     definition::Definition,
     sizing::{self, Granted, Rates, Size, SizeReason},
 };
-use odometer_database::{
-    failure::StatementFailure, retry::AttemptError, session::DatabaseConnection,
-};
+use odometer_database::{retry::AttemptError, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, sea_query::Expr};
 
@@ -115,8 +113,7 @@ impl Reservation<'_> {
             }
             Ok(false) => Err(self.conflict()),
             Err(failure) => {
-                self.count_failed_write(&failure);
-                if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
+                if self.count_failed_write(&failure) {
                     self.uncertain_write(seen, block);
                 }
                 self.known = None;

@@ -212,31 +212,9 @@ impl Unpublished {
             && !faults::is(Fault::RecoveryKeepsMemory)
     }
 
-    /// Returns a block that no database knows, for the tests of the crates that issue numbers.
+    /// Wraps a block that no database knows, for the tests of the crates that issue numbers.
     #[doc(hidden)]
-    pub fn for_tests(key: CounterKey, block: Block, metrics: Arc<Metrics>) -> Self {
-        let known = Resolved {
-            seen: SeenCounter {
-                next_value: block.end(),
-                version: 1,
-            },
-            trusted: true,
-            ..Resolved::default()
-        };
-        let reserved = Reserved {
-            key,
-            id: Uuid::now_v7(),
-            block,
-            adopted: false,
-            known,
-            stored_rate: None,
-            n_conflicts: 0,
-            source: Source::default(),
-            why: None,
-            reserved_at: 0,
-            recovered_at: None,
-            more_to_adopt: false,
-        };
+    pub fn for_tests(reserved: Reserved, metrics: Arc<Metrics>) -> Self {
         let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
         Self::new(reserved, Arc::new(heartbeat), metrics)
     }

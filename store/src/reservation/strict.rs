@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use odometer_core::{block::Block, definition::Order, sizing::SizeReason};
-use odometer_database::{failure::StatementFailure, retry::AttemptError};
+use odometer_database::retry::AttemptError;
 use odometer_process::faults::{self, Fault};
 
 use crate::error::{Attempted, StoreError};
@@ -111,8 +111,7 @@ impl Reservation<'_> {
             }
             Ok(None) => Err(self.conflict()),
             Err(failure) => {
-                self.count_failed_write(&failure);
-                if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
+                if self.count_failed_write(&failure) {
                     // Other replicas also add to the counter, so no later read can show whether
                     // this add was done.
                     self.abandon(count);

@@ -1,7 +1,7 @@
 //! Defines what a store of several databases demands of a reservation in one member. A store of one
 //! database demands nothing.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use odometer_core::definition::Definition;
 
@@ -22,8 +22,6 @@ pub(crate) struct StripeConstraints {
     /// Whether a broken connection ends the reservation, because another member can be asked at
     /// once.
     pub(crate) fails_fast: bool,
-    /// The deadline, if it is before the ordinary one.
-    pub(crate) until: Option<Instant>,
 }
 
 /// The definition of a sequence that the members agreed on: more than half of them held it at one

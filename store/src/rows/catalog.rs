@@ -6,7 +6,7 @@ use entity::{block, counter, sequence};
 use odometer_core::{
     definition::Definition,
     name::SequenceName,
-    period::{Period, PeriodKind},
+    period::{CounterKey, Period, PeriodKind},
 };
 use odometer_database::session::DatabaseConnection;
 
@@ -18,7 +18,7 @@ use sea_orm::{
 
 use crate::error::StoreError;
 
-use crate::rows::counter::{CounterRow, SeenCounter, WindowRow};
+use crate::rows::counter::CounterRow;
 
 /// Marks the counter without period, with which every sequence is created. A sequence without
 /// periods counts in it. It sorts before every period.
@@ -39,33 +39,19 @@ pub(crate) struct CatalogEntry {
     pub(crate) definition_version: i64,
     /// Periods at or before this one are removed; empty if none is.
     pub(crate) periods_removed_through: String,
-    /// The counter's columns. They are absent if a period has no counter yet, if a live sequence
-    /// has lost its counter, or if the row is a claim.
+    /// The counter's state and its other columns. They are absent if a period has no counter yet,
+    /// if a live sequence has lost its counter, or if the row is a claim.
     counter_state: Option<String>,
-    next_value: Option<i64>,
-    version: Option<i64>,
-    revision: Option<i64>,
-    floor: Option<i64>,
-    rate: Option<f64>,
-    window: Option<i64>,
-    window_open: Option<bool>,
+    #[sea_orm(nested)]
+    counter: Option<CounterRow>,
 }
 
 impl CatalogEntry {
     pub(crate) fn counter(&self) -> Option<CounterRow> {
-        Some(CounterRow {
-            seen: SeenCounter {
-                next_value: self.next_value?,
-                version: self.version?,
-            },
-            revision: self.revision?,
-            floor: self.floor?,
-            rate: self.rate?,
-            is_removed: self.counter_state.as_deref() == Some(REMOVED),
-            window: WindowRow {
-                number: self.window?,
-                is_open: self.window_open?,
-            },
+        let is_removed = self.counter_state.as_deref() == Some(REMOVED);
+        self.counter.map(|counter| CounterRow {
+            is_removed,
+            ..counter
         })
     }
 
@@ -77,13 +63,17 @@ impl CatalogEntry {
             definition_version: version,
             periods_removed_through: String::new(),
             counter_state: Some(LIVE.to_owned()),
-            next_value: Some(1),
-            version: Some(version + n_reservations),
-            revision: Some(version),
-            floor: Some(1),
-            rate: Some(0.0),
-            window: Some(0),
-            window_open: Some(false),
+            counter: Some(CounterRow {
+                seen: crate::rows::counter::SeenCounter {
+                    next_value: 1,
+                    version: version + n_reservations,
+                },
+                revision: version,
+                floor: 1,
+                rate: 0.0,
+                is_removed: false,
+                window: Default::default(),
+            }),
         }
     }
 
@@ -153,17 +143,16 @@ pub(crate) fn its_counter(period: &str) -> Expr {
 /// Reads a sequence and one of its counters. Returns `None` if there is no sequence with this name.
 pub(crate) async fn read(
     connection: &impl ConnectionTrait,
-    name: &str,
-    period: &Period,
+    key: &CounterKey,
 ) -> Result<Option<CatalogEntry>, DbErr> {
     let query = select_entries()
         .from(sequence::Entity)
         .join(
             JoinType::LeftJoin,
             counter::Entity,
-            its_counter(period.as_str()),
+            its_counter(key.period.as_str()),
         )
-        .and_where(Expr::col((sequence::Entity, sequence::Column::Name)).eq(name))
+        .and_where(Expr::col((sequence::Entity, sequence::Column::Name)).eq(key.sequence.as_str()))
         .to_owned();
     match connection.query_one(&query).await? {
         Some(row) => CatalogEntry::from_query_result(&row, "").map(Some),

@@ -3,14 +3,14 @@
 use entity::counter;
 use odometer_core::period::CounterKey;
 use sea_orm::{
-    ColumnTrait, EntityTrait, QueryFilter, Select, UpdateMany,
+    ColumnTrait, EntityTrait, FromQueryResult, QueryFilter, Select, UpdateMany,
     sea_query::{Expr, ExprTrait},
 };
 
 use crate::heartbeat::HeartbeatGuard;
 
 /// A counter as it was last seen. Both values only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromQueryResult)]
 pub struct SeenCounter {
     /// The high-water mark.
     pub next_value: i64,
@@ -18,23 +18,28 @@ pub struct SeenCounter {
 }
 
 /// The counter's part of a [`CatalogEntry`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromQueryResult)]
 pub(crate) struct CounterRow {
+    #[sea_orm(nested)]
     pub(crate) seen: SeenCounter,
     pub(crate) revision: i64,
     pub(crate) floor: i64,
     pub(crate) rate: f64,
-    /// Whether the counter is only a tombstone.
+    /// Whether the counter is only a tombstone. The entry says so.
+    #[sea_orm(skip)]
     pub(crate) is_removed: bool,
+    #[sea_orm(nested)]
     pub(crate) window: WindowRow,
 }
 
 /// The window in which Redis counts, as the counter's row has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromQueryResult)]
 pub(crate) struct WindowRow {
     /// The number of the last window that was opened.
+    #[sea_orm(from_alias = "window")]
     pub(crate) number: i64,
     /// Whether numbers of this window may be issued.
+    #[sea_orm(from_alias = "window_open")]
     pub(crate) is_open: bool,
 }
 
@@ -58,6 +63,14 @@ pub(crate) fn add_one<const N: usize>(
 ) -> UpdateMany<counter::Entity> {
     let add = |update: UpdateMany<_>, column| update.col_expr(column, Expr::col(column).add(1));
     columns.into_iter().fold(update, add)
+}
+
+/// Returns a statement that raises version and revision of counters and closes their windows. So
+/// counters that a process remembers conflict.
+pub(crate) fn outdate() -> UpdateMany<counter::Entity> {
+    let raised = [counter::Column::Version, counter::Column::Revision];
+    add_one(counter::Entity::update_many(), raised)
+        .col_expr(counter::Column::WindowOpen, Expr::val(false))
 }
 
 /// A counter, and what guards each write to it: the numbers of its database, and the heartbeat of

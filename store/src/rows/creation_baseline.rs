@@ -59,11 +59,12 @@ impl CreationBaseline {
         definition.skipped(definition.start, n_steps)
     }
 
-    /// Returns where the counter of a period begins that is created now. It begins at its start if
-    /// nobody can have had a number of the period before the last recovery. Otherwise it begins
-    /// like [`CreationBaseline::first`].
+    /// Returns where the counter of a period, or of none, begins that is created now. It begins at
+    /// its start if nobody can have had a number of the period before the last recovery. Otherwise
+    /// it begins like [`CreationBaseline::first`].
     pub(crate) fn first_in(&self, definition: &Definition, period: &Period) -> i64 {
-        if self.is_after_recovery(definition, period) || faults::is(Fault::RecreatedAtStart) {
+        let is_new = || self.is_after_recovery(definition, period);
+        if !period.is_none() && (is_new() || faults::is(Fault::RecreatedAtStart)) {
             definition.start
         } else {
             self.first(definition)

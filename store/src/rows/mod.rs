@@ -3,6 +3,7 @@
 pub(crate) mod addition;
 pub(crate) mod block;
 pub(crate) mod catalog;
+pub(crate) mod conditional_insert;
 pub(crate) mod counter;
 pub(crate) mod creation_baseline;
 pub(crate) mod new_counter;

@@ -8,14 +8,14 @@ use odometer_core::{
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ActiveModelTrait,
-    ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, Iterable, PaginatorTrait, QueryFilter,
-    sea_query::{Expr, OnConflict, Query},
+    ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
+    PaginatorTrait, QueryFilter,
+    sea_query::{OnConflict, Query},
 };
 
 use crate::rows::{
     catalog::{LIVE, NO_PERIOD},
+    conditional_insert::insert_if,
     creation_baseline::CreationBaseline,
 };
 
@@ -52,7 +52,8 @@ impl NewCounter {
         transaction: &DatabaseTransaction,
         key: &CounterKey,
     ) -> Result<(), DbErr> {
-        let mut insert = counter::Entity::insert(self.row(key));
+        let row = self.row(key).into_active_model().reset_all();
+        let mut insert = counter::Entity::insert(row);
         if faults::is(Fault::CreationOverwrites) {
             let mut again =
                 OnConflict::columns([counter::Column::Sequence, counter::Column::Period]);
@@ -63,22 +64,22 @@ impl NewCounter {
         Ok(())
     }
 
-    fn row(self, key: &CounterKey) -> counter::ActiveModel {
-        counter::ActiveModel {
-            sequence: Set(key.sequence.as_str().to_owned()),
-            period: Set(key.period.as_str().to_owned()),
-            next_value: Set(self.next_value),
-            floor: Set(self.floor),
-            state: Set(LIVE.to_owned()),
-            rate: Set(0.0),
-            stripe_count: Set(self.stripe_count),
+    fn row(self, key: &CounterKey) -> counter::Model {
+        counter::Model {
+            sequence: key.sequence.as_str().to_owned(),
+            period: key.period.as_str().to_owned(),
+            next_value: self.next_value,
+            floor: self.floor,
+            state: LIVE.to_owned(),
+            rate: 0.0,
+            stripe_count: self.stripe_count,
             // No window that stood in Redis before a recovery has this number.
-            window: Set(self.version),
-            window_open: Set(false),
-            window_leased_until: Set(0),
+            window: self.version,
+            window_open: false,
+            window_leased_until: 0,
             // Nobody remembers this revision of an earlier counter with this name.
-            revision: Set(self.version),
-            version: Set(self.version),
+            revision: self.version,
+            version: self.version,
         }
     }
 }
@@ -108,24 +109,12 @@ pub(crate) async fn insert(
     key: &CounterKey,
     new_counter: NewCounter,
 ) -> Result<bool, DbErr> {
-    let row = new_counter.row(key);
-    let mut values = Query::select();
-    for column in counter::Column::iter() {
-        // Each column of a new row is set.
-        values.exprs(row.get(column).into_value().map(Expr::val));
-    }
-    values
+    let is_live = Query::select()
         .from(sequence::Entity)
         .and_where(sequence::Column::Name.eq(key.sequence.as_str()))
         .and_where(sequence::Column::State.eq(LIVE))
-        .and_where(sequence::Column::PeriodsRemovedThrough.lt(key.period.as_str()));
-    let mut insert = Query::insert();
-    // The columns are in the order of the fields of the entity.
-    insert
-        .into_table(counter::Entity)
-        .columns(counter::Column::iter());
-    insert
-        .select_from(values)
-        .map_err(|error| DbErr::Custom(error.to_string()))?;
+        .and_where(sequence::Column::PeriodsRemovedThrough.lt(key.period.as_str()))
+        .to_owned();
+    let insert = insert_if(&new_counter.row(key), is_live)?;
     Ok(transaction.execute(&insert).await?.rows_affected() == 1)
 }

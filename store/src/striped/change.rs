@@ -41,8 +41,8 @@ struct Participant {
     member: Arc<Member>,
     task: JoinHandle<Result<bool, StatementFailure>>,
     decided: Option<oneshot::Sender<Arc<Decision>>>,
-    written: Option<oneshot::Receiver<()>>,
-    commit: Option<oneshot::Sender<()>>,
+    written: oneshot::Receiver<()>,
+    commit: oneshot::Sender<()>,
 }
 
 impl Store {
@@ -85,9 +85,6 @@ impl Store {
             let _newest = self.memory.learn(name, &after.definition, after.version);
         } else {
             self.memory.forget(name);
-        }
-        if altered.before.is_none() {
-            self.metrics.sequences_created.increment(1);
         }
     }
 
@@ -199,6 +196,8 @@ impl Store {
 impl Participant {
     /// Finds out why a participant gave no answer.
     async fn why(self) -> AttemptError<StoreError> {
+        // Whatever it waits for, it rolls back from now on.
+        drop((self.decided, self.written, self.commit));
         match self.task.await {
             Ok(Err(
                 StatementFailure::NotCommitted(cause) | StatementFailure::MayHaveCommitted(cause),
@@ -219,13 +218,11 @@ impl Participant {
         }
     }
 
-    async fn commit(mut self) -> Result<(), StatementFailure> {
-        let never = || StatementFailure::NotCommitted(Cause::Interrupted);
-        let way = self.commit.take().ok_or_else(never)?;
-        let is_heard = way.send(()).is_ok();
+    async fn commit(self) -> Result<(), StatementFailure> {
+        let is_heard = self.commit.send(()).is_ok();
         let outcome = match self.task.await {
             Ok(Ok(true)) => Ok(()),
-            Ok(Ok(false)) => Err(never()),
+            Ok(Ok(false)) => Err(StatementFailure::NotCommitted(Cause::Interrupted)),
             Ok(Err(failure)) => Err(failure),
             Err(_stopped) => {
                 let cause = Cause::Broken("its task was stopped".to_owned());
@@ -271,8 +268,8 @@ fn open(
         member: Arc::clone(member),
         task,
         decided: Some(decided),
-        written: Some(writing),
-        commit: Some(commit),
+        written: writing,
+        commit,
     };
     (participant, finding)
 }
@@ -280,14 +277,8 @@ fn open(
 /// Waits for the participants in their order, and returns the first one that did not write.
 async fn first_unwritten(participants: &mut [Participant], until: Instant) -> Option<usize> {
     for (at, participant) in participants.iter_mut().enumerate() {
-        let has_written = match participant.written.take() {
-            Some(writing) => {
-                let written = tokio::time::timeout_at(until.into(), writing).await;
-                written.is_ok_and(|written| written.is_ok())
-            }
-            None => true,
-        };
-        if !has_written {
+        let writing = tokio::time::timeout_at(until.into(), &mut participant.written);
+        if !matches!(writing.await, Ok(Ok(()))) {
             return Some(at);
         }
     }

@@ -1,11 +1,6 @@
 //! Answers questions about a whole store: merges what all members that are well have.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
-    future::Future,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use odometer_core::{
@@ -18,9 +13,14 @@ use super::{
     health::Member,
 };
 use crate::{
-    JournalBlock, NumberTrace, Page, SeenCounter, SequenceSummary, database::Database,
-    error::StoreError, journal::recent, outcome::BLOCKS_SHOWN,
-    reservation::stripe_constraints::counts_alike, rows::catalog::CatalogEntry, store::Store,
+    JournalBlock, NumberTrace, Page, SeenCounter, SequenceSummary,
+    database::Database,
+    error::{StoreError, any_answers},
+    journal::recent,
+    outcome::BLOCKS_SHOWN,
+    reservation::stripe_constraints::counts_alike,
+    rows::catalog::CatalogEntry,
+    store::Store,
 };
 
 impl Store {
@@ -35,19 +35,7 @@ impl Store {
         let is_asked = |member: &&Arc<Member>| self.only().is_some() || member.is_well();
         let asked = self.members.iter().filter(is_asked);
         let asking = asked.map(|member| ask(Arc::clone(&member.database)));
-        let mut error = StoreError::Unavailable;
-        let mut said = Vec::new();
-        for outcome in join_all(asking).await {
-            match outcome {
-                Ok(one) => said.push(one),
-                Err(failed) => error = failed,
-            }
-        }
-        if said.is_empty() {
-            Err(error)
-        } else {
-            Ok(said)
-        }
+        any_answers(join_all(asking).await)
     }
 
     /// Returns at most `limit` counters that are in use. In each member, the counters that were
@@ -56,11 +44,7 @@ impl Store {
         let all = self
             .each(|database| async move { database.recently_used(limit).await })
             .await?;
-        let mut met = HashSet::new();
-        let mut merged = recent::in_turn(all, usize::MAX);
-        merged.retain(|key| met.insert(key.clone()));
-        merged.truncate(limit);
-        Ok(merged)
+        Ok(recent::in_turn(all, limit))
     }
 
     pub(crate) async fn names_like(
@@ -86,16 +70,7 @@ impl Store {
         let pages = self
             .each(|database| async move { database.list(prefix, after, limit).await })
             .await?;
-        let has_more = pages.iter().any(|page| page.next.is_some());
-        let mut merged: BTreeMap<String, SequenceSummary> = BTreeMap::new();
-        for listed in pages.into_iter().flat_map(|page| page.sequences) {
-            let name = listed.name.as_str().to_owned();
-            let is_newer = |known: &SequenceSummary| listed.version > known.version;
-            if merged.get(&name).is_none_or(is_newer) {
-                merged.insert(name, listed);
-            }
-        }
-        Ok(Page::of(merged.into_values().collect(), limit, has_more))
+        Ok(Page::merged(pages, limit, |listed| listed.version))
     }
 
     /// Returns what the members that are well have of a name and one of its counters.

@@ -93,12 +93,12 @@ impl Store {
                 agreed: Some(agreed.clone()),
                 level,
                 fails_fast: self.has_others(k),
-                until: Some(self.part_of(k, until)),
             };
+            let part = self.part_of(k, until);
             let asked = self.request_of(request, agreed, view);
             let gauge = ReservationGauge::enter(&member.database);
             let reservation = Reservation::new(&member.database, asked);
-            let outcome = reservation.constrained_by(constraints).run().await;
+            let outcome = reservation.constrained_by(constraints, part).run().await;
             drop(gauge);
             let error = match outcome {
                 Ok(reserved) => return Ok(self.note(k, n_outages, is_caught_up, reserved)),

@@ -14,13 +14,12 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use super::agreement::MemberEntry;
 use crate::change::counters;
 use crate::creation::{self, Creation, NewName, NewRow};
-use crate::error;
-use crate::error::StoreError;
+use crate::error::{self, StoreError};
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::stripe_constraints::counts_alike;
 use crate::rows::{
-    catalog::{self, CatalogEntry, NO_PERIOD},
-    counter::update,
+    catalog::{self, CatalogEntry},
+    counter::{find, update},
     creation_baseline::CreationBaseline,
     sequence::SequenceRow,
 };
@@ -137,12 +136,11 @@ impl Repair {
         if is_alike && row.version > self.of.definition_version {
             return Ok(Creation::Exists);
         }
-        let head = (name.as_str().to_owned(), NO_PERIOD.to_owned());
-        let find = transaction.holding(counter::Entity::find_by_id(head));
+        let whole = CounterKey::whole(name.clone());
+        let find = transaction.holding(find(&whole));
         let Some(counter) = find.one(transaction).await? else {
             return Ok(Creation::MissingCounter);
         };
-        let whole = CounterKey::whole(name.clone());
         counters::raise(transaction, &whole).await?;
         let removed_through = &self.of.periods_removed_through;
         let replacing = SequenceRow {

@@ -106,25 +106,19 @@ impl Database {
     /// # Errors
     /// The error of the call, if no attempt can help.
     fn judge(&self, failure: &StatementFailure) -> Result<(), LeaseError> {
-        Err(match failure.cause() {
-            Cause::Contention
-            | Cause::Interrupted
-            | Cause::Duplicate
-            | Cause::Broken(_)
-            | Cause::Internal(_) => return Ok(()),
-            Cause::Silent | Cause::Busy => LeaseError::Deadline,
-            Cause::NoConnection(_)
-            | Cause::Away(_)
-            | Cause::Refused(_)
-            | Cause::ReadOnly(_)
-            | Cause::DiskFull(_) => LeaseError::Unavailable,
-            Cause::Denied(text) | Cause::Server(text) => {
-                // The schema may have changed by now.
-                self.knows_leases.store(false, Ordering::Release);
-                tracing::error!(target: TARGET, error = %text, "the database refuses a statement about a worker id");
-                LeaseError::Unavailable
-            }
-        })
+        let cause = failure.cause();
+        if cause.may_pass() {
+            return Ok(());
+        }
+        if matches!(cause, Cause::Silent | Cause::Busy) {
+            return Err(LeaseError::Deadline);
+        }
+        if let Cause::Denied(text) | Cause::Server(text) = cause {
+            // The schema may have changed by now.
+            self.knows_leases.store(false, Ordering::Release);
+            tracing::error!(target: TARGET, error = %text, "the database refuses a statement about a worker id");
+        }
+        Err(LeaseError::Unavailable)
     }
 
     /// Checks that the database answers and that its schema has leases. The schema is read until it

@@ -8,7 +8,7 @@ use sea_orm::DbErr;
 
 use super::{
     baseline::SentAt,
-    lease::{LeaseError, LeaseWanted, MAX_POOLS, Share, WorkerChoice, workers},
+    lease::{LeaseError, LeaseWanted, MAX_POOLS, Share, WorkerChoice, signed, unsigned, workers},
     look::{self, PoolSummary},
 };
 use crate::heartbeat::HeartbeatGuard;
@@ -70,7 +70,12 @@ struct PoolChoice<'a> {
 impl PoolChoice<'_> {
     async fn choose(&self) -> Result<LeaseCandidate, DbErr> {
         let wanted = &self.asked.wanted;
-        if let Some(bits) = self.summary.bits.filter(|bits| *bits != wanted.bits) {
+        if let Some(bits) = self
+            .summary
+            .bits
+            .map(unsigned)
+            .filter(|bits| *bits != wanted.bits)
+        {
             return Ok(LeaseCandidate::Refused(LeaseError::OtherWidth { bits }));
         }
         for worker in &self.asked.uncertain {
@@ -100,7 +105,7 @@ impl PoolChoice<'_> {
     }
 
     async fn row_of(&self, worker: u32) -> Result<Option<worker_lease::Model>, DbErr> {
-        look::read_row(self.database, &self.key, worker).await
+        look::read_row(self.database, &self.key, signed(worker)).await
     }
 
     /// Says whether the pool is a new one for other programs, and there are enough of those.
@@ -135,7 +140,7 @@ impl PoolChoice<'_> {
 
     async fn find_any(&self) -> Result<LeaseCandidate, DbErr> {
         let now_ms = self.summary.read.now_ms;
-        let former = self.summary.former;
+        let former = self.summary.former.map(unsigned);
         if let Some(former) = former.filter(|_| self.asked.n_conflicts == 0)
             && let Some(row) = self.row_of(former).await?
             && self.is_free(&row)
@@ -173,7 +178,7 @@ impl PoolChoice<'_> {
         if let Some(above) = self.above_all() {
             return Ok(Some(above));
         }
-        if self.summary.lowest.is_some_and(|lowest| lowest > share.k) {
+        if self.summary.lowest.is_some_and(|it| unsigned(it) > share.k) {
             return Ok(Some(share.k));
         }
         look::find_gap(self.database, &self.key, share.n, self.end()).await
@@ -183,7 +188,7 @@ impl PoolChoice<'_> {
     /// up.
     fn above_all(&self) -> Option<u32> {
         let Share { k, n } = self.asked.share;
-        let highest = self.summary.highest;
+        let highest = self.summary.highest.map(unsigned);
         let next = highest.map_or(k, |highest| highest.saturating_add(n));
         let further = next.saturating_add(random_below(self.spread()).saturating_mul(n));
         [further, next]

@@ -5,8 +5,8 @@ use std::time::Instant;
 use entity::worker_lease;
 use odometer_database::session::DatabaseConnection;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QueryResult,
-    QuerySelect, QueryTrait, sea_query::Expr,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::Expr,
 };
 
 use super::{
@@ -52,7 +52,7 @@ async fn rows(
 ) -> Result<Vec<LeaseRow>, DbErr> {
     use worker_lease::Column;
     let is_free = Expr::case(look::free(database.get_database_backend()), 1).finally(0);
-    let mut find = worker_lease::Entity::find()
+    let rows: Vec<(i32, i32, String, i64, i64, i64, i32)> = worker_lease::Entity::find()
         .select_only()
         .columns([
             Column::Worker,
@@ -62,26 +62,22 @@ async fn rows(
             Column::ReservedUntil,
             Column::ExpiresAt,
         ])
+        .expr_as(is_free, "is_free")
         .filter(Column::Pool.eq(pool))
         .filter(Column::Worker.gt(after))
         .order_by_asc(Column::Worker)
-        .limit(limit);
-    let query = QueryTrait::query(&mut find).expr_as(is_free, "is_free");
-    let rows = database.query_all(query).await?;
-    rows.iter().map(LeaseRow::read).collect()
-}
-
-impl LeaseRow {
-    fn read(row: &QueryResult) -> Result<Self, DbErr> {
-        let is_free: i32 = row.try_get("", "is_free")?;
-        Ok(Self {
-            worker: unsigned(row.try_get("", "worker")?),
-            bits: unsigned(row.try_get("", "bits")?),
-            holder: row.try_get("", "holder")?,
-            from_ms: row.try_get("", "reserved_from")?,
-            until_ms: row.try_get("", "reserved_until")?,
-            expires_ms: row.try_get("", "expires_at")?,
-            is_held: is_free == 0,
-        })
-    }
+        .limit(limit)
+        .into_tuple()
+        .all(&database)
+        .await?;
+    let read = |(worker, bits, holder, from_ms, until_ms, expires_ms, is_free)| LeaseRow {
+        worker: unsigned(worker),
+        bits: unsigned(bits),
+        holder,
+        from_ms,
+        until_ms,
+        expires_ms,
+        is_held: is_free == 0,
+    };
+    Ok(rows.into_iter().map(read).collect())
 }

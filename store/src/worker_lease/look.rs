@@ -5,7 +5,7 @@ use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult,
-    Iterable, JoinType, Order, QueryFilter, QueryOrder, QueryResult, QuerySelect,
+    Iterable, JoinType, Order, QueryFilter, QueryOrder, QuerySelect,
     sea_query::{Alias, Expr, ExprTrait, Query, SelectStatement},
 };
 
@@ -31,32 +31,19 @@ pub(crate) struct LeaseRead {
 }
 
 /// What is read of a pool, in one statement.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, FromQueryResult)]
 pub(crate) struct PoolSummary {
+    #[sea_orm(nested)]
     pub(crate) read: LeaseRead,
     /// The width of the pool's ids, in bits. `None` if the pool has no id yet.
-    pub(crate) bits: Option<u32>,
-    pub(crate) lowest: Option<u32>,
-    pub(crate) highest: Option<u32>,
+    pub(crate) bits: Option<i32>,
+    pub(crate) lowest: Option<i32>,
+    pub(crate) highest: Option<i32>,
     /// A free id that this holder had.
-    pub(crate) former: Option<u32>,
+    pub(crate) former: Option<i32>,
 }
 
 impl PoolSummary {
-    fn of(row: &QueryResult) -> Result<Self, DbErr> {
-        let id = |column: &str| -> Result<Option<u32>, DbErr> {
-            let read: Option<i32> = row.try_get("", column)?;
-            Ok(read.and_then(|read| u32::try_from(read).ok()))
-        };
-        Ok(Self {
-            read: LeaseRead::from_query_result(row, "")?,
-            bits: id("bits")?,
-            lowest: id("lowest")?,
-            highest: id("highest")?,
-            former: id("former")?,
-        })
-    }
-
     /// Returns the version that the versions of new rows lie above.
     pub(crate) fn version_of_new(&self) -> i64 {
         self.read.recovery_mark.recovered_at.map_or(0, version_at)
@@ -83,7 +70,7 @@ pub(crate) async fn read_pool(
         .expr_as(of_all(worker().max()), "highest")
         .expr_as(scalar(former(backend, pool, holder)), "former")
         .to_owned();
-    PoolSummary::of(&meta_row::query(database, &query).await?)
+    PoolSummary::from_query_result(&meta_row::query(database, &query).await?, "")
 }
 
 /// Reads the row of an id, for a holder that has the id.
@@ -170,11 +157,8 @@ pub(crate) fn free(backend: DbBackend) -> Condition {
 pub(crate) async fn read_row(
     database: &impl ConnectionTrait,
     pool: &str,
-    worker: u32,
+    worker: i32,
 ) -> Result<Option<worker_lease::Model>, DbErr> {
-    let Ok(worker) = i32::try_from(worker) else {
-        return Ok(None);
-    };
     worker_lease::Entity::find_by_id((pool.to_owned(), worker))
         .one(database)
         .await

@@ -13,7 +13,7 @@ use sea_orm::{
 };
 
 use super::{baseline::LeaseBaseline, lease::MAX_AHEAD_MS, look};
-use crate::{heartbeat::HeartbeatGuard, meta_row};
+use crate::{heartbeat::HeartbeatGuard, meta_row, rows::conditional_insert::insert_if};
 
 impl LeaseBaseline {
     /// Builds the condition that `meta`'s row is as it was seen, and lets leases begin at
@@ -116,22 +116,14 @@ pub(crate) async fn create(
     written: worker_lease::Model,
     baseline: LeaseBaseline,
 ) -> Result<bool, DbErr> {
-    use worker_lease::Column;
     let backend = database.get_database_backend();
-    let mut row = Query::select();
-    row.from(meta::Entity)
+    let mut is_as_seen = Query::select();
+    is_as_seen
+        .from(meta::Entity)
         .cond_where(baseline.is_its(written.reserved_from))
         .cond_where(baseline.keeps_time(backend));
-    for column in Column::iter() {
-        row.expr(Expr::val(written.get(column)));
-    }
-    meta_row::lock_for_creation(&mut row, backend);
-    let mut insert = Query::insert();
-    insert
-        .into_table(worker_lease::Entity)
-        .columns(Column::iter())
-        .select_from(row)
-        .map_err(|error| DbErr::Custom(error.to_string()))?;
+    meta_row::lock_for_creation(&mut is_as_seen, backend);
+    let insert = insert_if(&written, is_as_seen)?;
     Ok(database.execute(&insert).await?.rows_affected() == 1)
 }
 

@@ -1,9 +1,11 @@
 //! Offers the leases of all stores.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::BoxFuture;
-use odometer_database::tasks::Tasks;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
@@ -11,7 +13,7 @@ use super::{
     lease::{LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MAX_LISTED, WorkerPool},
     token::Token,
 };
-use crate::{store::Store, stores::Stores};
+use crate::{database::Database, store::Store, stores::Stores};
 
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::worker_lease";
@@ -56,15 +58,9 @@ impl Stores {
         key: &'a LeaseKey,
         ttl: Option<Duration>,
     ) -> BoxFuture<'a, Result<LeaseGrant, LeaseError>> {
-        Box::pin(async move {
-            let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
-            let (key, until) = (key.clone(), database.deadline());
-            let tasks = database.tasks().clone();
-            to_its_end(tasks, async move {
-                database.renew_lease(&key, ttl, until).await
-            })
-            .await
-        })
+        Box::pin(self.to_its_end(key, async move |database, key, until| {
+            database.renew_lease(&key, ttl, until).await
+        }))
     }
 
     /// Gives a lease back. The caller says that no id was issued with a time at or after
@@ -77,15 +73,27 @@ impl Stores {
         key: &'a LeaseKey,
         unused_from_ms: Option<i64>,
     ) -> BoxFuture<'a, Result<(), LeaseError>> {
-        Box::pin(async move {
-            let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
-            let (key, until) = (key.clone(), database.deadline());
-            let tasks = database.tasks().clone();
-            to_its_end(tasks, async move {
-                database.give_back_lease(&key, unused_from_ms, until).await
-            })
-            .await
-        })
+        Box::pin(self.to_its_end(key, async move |database, key, until| {
+            database.give_back_lease(&key, unused_from_ms, until).await
+        }))
+    }
+
+    /// Runs a call about a lease to its end, even if its caller hangs up. Only the end of this
+    /// process stops it.
+    async fn to_its_end<T, Fut>(
+        &self,
+        key: &LeaseKey,
+        call: impl FnOnce(Arc<Database>, LeaseKey, Instant) -> Fut,
+    ) -> Result<T, LeaseError>
+    where
+        T: Send + 'static,
+        Fut: Future<Output = Result<T, LeaseError>> + Send + 'static,
+    {
+        let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
+        let (until, tasks) = (database.deadline(), database.tasks().clone());
+        let call = call(database, key.clone(), until);
+        let ended = tasks.spawn(call.in_current_span()).await;
+        ended.unwrap_or(Err(LeaseError::MayHaveHappened))
     }
 
     /// Builds the lease from a token that a caller shows.
@@ -163,13 +171,4 @@ impl Store {
             database.take_back(lease.key, lease.from_ms, lease.ttl);
         }
     }
-}
-
-/// Runs a call to its end, even if its caller hangs up. Only the end of this process stops it.
-async fn to_its_end<T: Send + 'static>(
-    tasks: Tasks,
-    call: impl Future<Output = Result<T, LeaseError>> + Send + 'static,
-) -> Result<T, LeaseError> {
-    let ended = tasks.spawn(call.in_current_span()).await;
-    ended.unwrap_or(Err(LeaseError::MayHaveHappened))
 }
