@@ -176,13 +176,18 @@ impl CounterMemory {
     }
 
     pub(crate) fn view(&self, key: &CounterKey, k: usize) -> CounterView {
-        self.views(key).get(k).copied().unwrap_or_default()
+        let counters = self.counters.lock();
+        let known = counters.get(key);
+        known
+            .and_then(|known| known.members.get(k).copied())
+            .unwrap_or_default()
     }
 
     /// Says whether any member may have returned blocks to adopt.
     pub(crate) fn any_adopts(&self, key: &CounterKey) -> bool {
-        let views = self.views(key);
-        views.is_empty() || views.iter().any(|view| view.adopts)
+        let counters = self.counters.lock();
+        let known = counters.get(key);
+        known.is_none_or(|known| known.members.iter().any(|view| view.adopts))
     }
 
     /// Lets the next reservations look for returned blocks again, in every member.
