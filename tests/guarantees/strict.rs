@@ -21,6 +21,8 @@ const MIN_SHARED: f64 = 4.0;
 /// The delay of the database's replies to the distant replica.
 const FAR: Duration = Duration::from_millis(20);
 const BETWEEN_KILLS: Duration = Duration::from_millis(700);
+/// The most rounds of lost replies until one of them meets a write.
+const MAX_TRIES: usize = 50;
 
 for_each_server!(a_strict_sequence_ascends_over_replicas_in_real_time);
 
@@ -183,8 +185,8 @@ async fn killed(backend: Backend, options: Options, n_kills: usize) -> Outcome {
     Outcome::of(calls, refusals)
 }
 
-/// Loses replies of one replica's database again and again. Also returns how many numbers were
-/// abandoned.
+/// Loses replies of one replica's database again and again, until `n_cuts` times a write was among
+/// what they answered. Also returns how many numbers were abandoned.
 async fn cut(backend: Backend, options: Options, n_cuts: usize) -> (Outcome, f64) {
     let server = Server::shared(backend).await;
     let database = TestDatabase::prepared(backend).await;
@@ -203,16 +205,13 @@ async fn cut(backend: Backend, options: Options, n_cuts: usize) -> (Outcome, f64
     let stage = Stage::of(&programs);
     let callers = stage.start_callers(N_CALLERS);
     for n_cut in 0..n_cuts {
-        stage.goes_on().await;
-        proxy.set(Link::RepliesLost);
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        if n_cut % 2 == 0 {
-            // In every second round the connections are closed before the timeout closes them.
-            proxy.set(Link::Cut);
+        // In every second round the connections are closed before the timeout closes them.
+        let then = if n_cut % 2 == 0 {
+            Link::Cut
         } else {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-        proxy.set(Link::Whole);
+            Link::RepliesLost
+        };
+        cut_until_a_write_is_uncertain(&stage, &programs[0], &proxy, then).await;
     }
     stage.goes_on().await;
     let (calls, mut refusals) = callers.stop(&stage).await;
@@ -224,4 +223,36 @@ async fn cut(backend: Backend, options: Options, n_cuts: usize) -> (Outcome, f64
         n_abandoned += scrape.n_abandoned();
     }
     (Outcome::of(calls, refusals), n_abandoned)
+}
+
+/// Loses replies until the replica does not know the outcome of a write. A round may meet no write:
+/// after a conflict, the replica reads the counter before it writes again.
+async fn cut_until_a_write_is_uncertain(
+    stage: &Stage,
+    behind: &Program,
+    proxy: &Proxy,
+    then: Link,
+) {
+    let before = n_uncertain(behind).await;
+    for _ in 0..MAX_TRIES {
+        stage.goes_on().await;
+        proxy.set(Link::RepliesLost);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        proxy.set(then);
+        if then == Link::RepliesLost {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        proxy.set(Link::Whole);
+        stage.goes_on().await;
+        if n_uncertain(behind).await > before {
+            return;
+        }
+    }
+    panic!("no write was uncertain in {MAX_TRIES} rounds");
+}
+
+async fn n_uncertain(program: &Program) -> f64 {
+    Scrape::of(&program.client())
+        .await
+        .n_reservations("uncertain")
 }
