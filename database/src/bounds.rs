@@ -14,7 +14,7 @@ use sea_orm::sqlx::{
     raw_sql,
 };
 
-use crate::{route::PoolerRoute, tls};
+use crate::{route::PoolerRoute, server_mark, tls};
 
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::connection::bounds";
@@ -109,7 +109,8 @@ pub async fn is_direct(connection: &mut PgConnection) -> Result<bool, SqlxError>
 }
 
 /// Keeps a connection that leads to a pooler out of a pool with prepared statements. A pooler may
-/// have been put in between since the start.
+/// have been put in between since the start. A connection that leads straight to a server keeps the
+/// server's [marks](server_mark).
 pub fn watch(pool: PgPoolOptions, route: &PoolerRoute, is_pooled: bool) -> PgPoolOptions {
     if is_pooled {
         return pool;
@@ -119,7 +120,7 @@ pub fn watch(pool: PgPoolOptions, route: &PoolerRoute, is_pooled: bool) -> PgPoo
         let route = route.clone();
         Box::pin(async move {
             if is_direct(connection).await? {
-                return Ok(());
+                return server_mark::keep_on_postgres(connection).await;
             }
             route.meet_pooler();
             Err(SqlxError::Protocol("a pooler is in between".to_owned()))
@@ -127,7 +128,8 @@ pub fn watch(pool: PgPoolOptions, route: &PoolerRoute, is_pooled: bool) -> PgPoo
     })
 }
 
-/// Sends its settings to MySQL or MariaDB on each new connection.
+/// Sends its settings to MySQL or MariaDB on each new connection, which keeps the server's
+/// [marks](server_mark).
 pub fn mysql(pool: MySqlPoolOptions, longest: Option<Duration>) -> MySqlPoolOptions {
     let longest = longest.filter(|_| !faults::is(Fault::NoServerBounds));
     let statement = longest.map(mysql_settings);
@@ -138,19 +140,19 @@ pub fn mysql(pool: MySqlPoolOptions, longest: Option<Duration>) -> MySqlPoolOpti
             if !faults::is(Fault::ServersCommits) {
                 connection.execute(MYSQL_COMMITS).await?;
             }
-            let Some(statement) = statement else {
-                return Ok(());
-            };
-            match connection.execute(AssertSqlSafe(statement)).await {
-                // A proxy in between may refuse the statement. Then the server's own bounds hold.
-                Err(SqlxError::Database(_)) => {
-                    tracing::debug!(target: TARGET, "the database takes no bounds for a session");
-                }
-                told => {
-                    told?;
+            if let Some(statement) = statement {
+                match connection.execute(AssertSqlSafe(statement)).await {
+                    // A proxy in between may refuse the statement. Then the server's own bounds
+                    // hold.
+                    Err(SqlxError::Database(_)) => {
+                        tracing::debug!(target: TARGET, "the database takes no bounds for a session");
+                    }
+                    told => {
+                        told?;
+                    }
                 }
             }
-            Ok(())
+            server_mark::keep_on_mysql(connection).await
         })
     })
 }

@@ -197,6 +197,20 @@ impl<'a> ServerErrorCode<'a> {
         }
     }
 
+    /// Returns whether the server lacks a function, a table or a variable, or keeps it from this user.
+    pub fn is_of_what_it_lacks(&self) -> bool {
+        match self {
+            // `insufficient_privilege`, `undefined_function`, `feature_not_supported` and
+            // `object_not_in_prerequisite_state`.
+            Self::Postgres(code, _) => matches!(*code, "42501" | "42883" | "0A000" | "55000"),
+            Self::MySql(code) => matches!(
+                *code,
+                1044 | 1046 | 1049 | 1109 | 1142 | 1143 | 1146 | 1193 | 1227 | 1305 | 1370
+            ),
+            Self::Sqlite(_) | Self::Other => false,
+        }
+    }
+
     /// Returns whether a pooler refuses a startup parameter that it does not pass on.
     pub fn is_of_a_pooler(&self) -> bool {
         matches!(self, Self::Postgres("08P01", message) if message.contains("startup parameter"))

@@ -9,11 +9,12 @@ use std::{
     fs::{File, OpenOptions, Permissions, TryLockError},
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use odometer_process::faults::{self, Fault};
 
-use crate::start_error::StartError;
+use crate::{file_mark::FileMark, start_error::StartError};
 
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::file_lock";
@@ -35,6 +36,8 @@ const OTHERS: u32 = 0o077;
 /// what is in the database by it.
 pub struct FileLock {
     _own: File,
+    /// What is kept in the lock's file.
+    mark: Arc<FileMark>,
     /// The lock on the database file itself. All names of the file share this one lock. `None` if
     /// the file cannot be opened. The file is closed only together with the process's connections,
     /// because closing it ends SQLite's own locks.
@@ -55,8 +58,10 @@ impl FileLock {
         let file = make_for_owner(&path)?;
         keep_from_others(&file, &path);
         if faults::is(Fault::NoFileLock) {
+            let mark = FileMark::read_or_make(&path)?;
             return Ok(Self {
                 _own: file,
+                mark: Arc::new(mark),
                 _on: None,
             });
         }
@@ -71,17 +76,25 @@ impl FileLock {
             lock(on, database, database)?;
         }
         warn_of_readers(database);
+        let mark = FileMark::read_or_make(&path)?;
         Ok(Self {
             _own: file,
+            mark: Arc::new(mark),
             _on: on,
         })
     }
+
+    /// Returns what is kept in the lock's file about the database.
+    #[must_use]
+    pub fn mark(&self) -> &Arc<FileMark> {
+        &self.mark
+    }
 }
 
-/// Opens a file for writing. If the file does not exist, makes it for its owner alone.
+/// Opens a file for reading and writing. If the file does not exist, makes it for its owner alone.
 fn make_for_owner(path: &Path) -> Result<File, StartError> {
     let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true);
+    options.create(true).truncate(false).read(true).write(true);
     options.mode(OWNERS_ALONE).open(path).map_err(|error| {
         StartError::Configuration(format!(
             "ODOMETER_DATABASE_URL: {} cannot be opened for writing: {error}; give a file in a \

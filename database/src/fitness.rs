@@ -8,9 +8,13 @@ use crate::{
 /// The result of a look at a database.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DatabaseFitness {
-    /// The database can be used. If a crash of it can forget commits, `weakness` says so in a
-    /// sentence.
-    Good { weakness: Option<String> },
+    /// The database can be used.
+    Good {
+        /// If a crash of the database can forget commits, says so in a sentence.
+        weakness: Option<String>,
+        /// Whether the server gives the marks by which a copy of the database is told apart.
+        has_marks: bool,
+    },
     /// The database cannot be used yet, and may become usable by itself: a standby, a read-only
     /// server.
     Away(String),

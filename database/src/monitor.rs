@@ -197,7 +197,7 @@ impl<T: Tables> Monitor<T> {
                 verdict = fitness_of(&failure);
             }
             let reason = match verdict {
-                DatabaseFitness::Good { weakness } => {
+                DatabaseFitness::Good { weakness, .. } => {
                     self.weakness.tell(weakness);
                     tracing::info!(target: TARGET, store = &*self.connection.label().store, "the database answers");
                     return Ok(());
@@ -317,7 +317,9 @@ impl<T: Tables> Monitor<T> {
                 if is_silent {
                     return Box::pin(database.ping()).await.map(|()| true);
                 }
-                let DatabaseFitness::Good { weakness: found } = tables.inspect(database).await?
+                let DatabaseFitness::Good {
+                    weakness: found, ..
+                } = tables.inspect(database).await?
                 else {
                     return Ok(false);
                 };
@@ -369,7 +371,7 @@ impl<T: Tables> Monitor<T> {
             let until = tokio::time::Instant::now() + pause;
             while let Ok(Some(found)) = timeout_at(until, looks.next()).await {
                 match found {
-                    DatabaseFitness::Good { weakness } => {
+                    DatabaseFitness::Good { weakness, .. } => {
                         tracing::info!(target: TARGET, store = &*self.connection.label().store, "the database is back");
                         self.weakness.tell(weakness);
                         self.connection.renew_after_outage();

@@ -30,6 +30,7 @@ mod m0007_stamp;
 mod m0008_journal_index;
 mod m0009_redis;
 mod m0010_leases;
+mod m0011_lineage;
 #[cfg(feature = "next")]
 mod next;
 mod step;
@@ -40,15 +41,17 @@ use sea_orm_migration::{
 };
 
 /// Says which version of the schema these migrations make and this version of Odometer works with.
-pub const SCHEMA_VERSION: i32 = 4;
+pub const SCHEMA_VERSION: i32 = 5;
 /// Says which version of the schema is the oldest that this version of Odometer can work with.
-pub const OLDEST_SCHEMA: i32 = 1;
+pub const OLDEST_SCHEMA: i32 = LINEAGE;
 /// Names the first schema with the indexes by which the journal is checked and pruned.
-pub const JOURNAL_INDEX: i32 = 2;
+pub(crate) const JOURNAL_INDEX: i32 = 2;
 /// Names the first schema that records which Redis servers count.
-pub const REDIS_LIST: i32 = 3;
+pub(crate) const REDIS_LIST: i32 = 3;
 /// Names the first schema in which worker ids can be leased.
-pub const WORKER_LEASES: i32 = 4;
+pub(crate) const WORKER_LEASES: i32 = 4;
+/// Names the first schema in which a database shows where it was last good.
+pub(crate) const LINEAGE: i32 = 5;
 
 struct Migrator;
 
@@ -66,6 +69,7 @@ impl MigratorTrait for Migrator {
             m0008_journal_index,
             m0009_redis,
             m0010_leases,
+            m0011_lineage,
         ]
     }
 
@@ -167,15 +171,6 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Returns whether a database has this version of the schema, or a later one.
-    ///
-    /// # Errors
-    /// What the database said.
-    pub async fn reaches(connection: &impl ConnectionTrait, version: i32) -> Result<bool, DbErr> {
-        let installed = Self::read(connection).await?;
-        Ok(installed.is_some_and(|installed| installed.schema_version >= version))
-    }
-
     /// Reads which schema a database has. `None` if it has no schema of Odometer.
     ///
     /// # Errors

@@ -88,9 +88,11 @@ words! {
         ClockNotWaitedFor = "clock-not-waited-for",
         /// Ids are issued under a lease only until the renewal of the lease is due.
         NoLeaseReserve = "no-lease-reserve",
-        /// Nothing notices a store that went back: neither the heartbeat nor what was seen of a
-        /// counter.
+        /// Nothing notices a store that went back: neither its stamp, nor the heartbeat, nor what was
+        /// seen of a counter.
         NoWentBackChecks = "no-went-back-checks",
+        /// The stamp of a database is not compared with the server that it is on.
+        NoStamp = "no-stamp",
         /// `recover` leaves returned blocks to be adopted.
         RecoverKeepsReturned = "recover-keeps-returned",
         /// Numbers that were reserved before `recover` ran are issued and returned afterwards.

@@ -203,7 +203,7 @@ impl SequenceError {
             },
             StoreError::TooManyPeriods { limit } => Self::TooManyPeriods { name, limit },
             StoreError::NotForKind => Self::NotForKind,
-            StoreError::Behind | StoreError::Broken(_) => Self::Internal,
+            StoreError::Behind | StoreError::Unguarded | StoreError::Broken(_) => Self::Internal,
         }
     }
 }

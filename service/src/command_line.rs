@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use actix_web::rt::System;
 use clap::{Parser, Subcommand};
+use odometer_store::Loss;
 use rustix::fs::Mode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
@@ -62,6 +63,9 @@ enum Command {
         /// More numbers than any sequence can have reserved since the state that was restored.
         #[arg(long, value_name = "N")]
         skip: Option<u64>,
+        /// The database has all that it had, on another server than before: skip nothing.
+        #[arg(long, conflicts_with = "skip")]
+        nothing_was_lost: bool,
         /// Only the sequences of this store; those of all where none is given.
         #[arg(long, value_name = "NAME")]
         store: Option<String>,
@@ -141,17 +145,22 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
         }
         Command::Recover {
             skip,
+            nothing_was_lost,
             store,
             dry_run,
             yes,
         } => {
             let store = store.as_deref();
-            let must_ask = !dry_run && !yes && skip.is_some_and(|skip| skip > 0);
+            let loss = match nothing_was_lost {
+                true => Some(Loss::Nothing),
+                false => skip.filter(|skip| *skip > 0).map(Loss::Steps),
+            };
+            let must_ask = !dry_run && !yes && loss.is_some();
             let recovering = async {
                 if must_ask {
-                    ask_to_recover(&config, store, skip, &mut tell).await?;
+                    ask_to_recover(&config, store, loss, &mut tell).await?;
                 }
-                commands::recover(&config, store, skip, dry_run, &mut tell).await
+                commands::recover(&config, store, loss, dry_run, &mut tell).await
             };
             until_signal(recovering).await
         }
@@ -166,7 +175,7 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
 async fn ask_to_recover(
     config: &Config,
     store: Option<&str>,
-    skip: Option<u64>,
+    loss: Option<Loss>,
     tell: &mut (dyn FnMut(String) + Send),
 ) -> Result<(), CommandFailure> {
     if !std::io::stdin().is_terminal() {
@@ -175,7 +184,7 @@ async fn ask_to_recover(
              could be asked; look with --dry-run, then give --yes",
         ));
     }
-    commands::recover(config, store, skip, true, tell).await?;
+    commands::recover(config, store, loss, true, tell).await?;
     tell("A recovery cannot be undone. Do it? Type yes:".to_owned());
     let (sender, typed) = tokio::sync::oneshot::channel();
     // The thread is separate, so that a signal need not wait for the input.

@@ -1,7 +1,7 @@
 //! The commands that work on the stores and then end: `migrate`, `check` and `recover`.
 
 use odometer_core::duration::exact;
-use odometer_store::{Recovered, StartError};
+use odometer_store::{Loss, Recovered, StartError};
 
 use crate::application::stores_settings;
 use crate::command_failure::CommandFailure;
@@ -41,30 +41,31 @@ pub async fn check(
     Ok(())
 }
 
-/// Moves every sequence of one store, or of all stores, forward by `skip` steps.
+/// Moves every sequence of one store, or of all stores, above what may have been lost.
 ///
 /// Operators use this after a database went back to an earlier state. A dry run changes nothing.
 /// `tell` gets the lines of what was done, or would be done.
 ///
 /// # Errors
-/// `skip` is missing or 0, there is no such store, or a database was not changed. The other
+/// `loss` is missing, there is no such store, or a database was not changed. The other
 /// databases are changed all the same.
 pub async fn recover(
     config: &Config,
     store: Option<&str>,
-    skip: Option<u64>,
+    loss: Option<Loss>,
     is_dry_run: bool,
     tell: &mut (dyn FnMut(String) + Send),
 ) -> Result<(), CommandFailure> {
-    let Some(skip) = skip.filter(|skip| *skip > 0) else {
+    let Some(loss) = loss else {
         return Err(CommandFailure::configuration(
             "--skip: give N, more numbers than any sequence can have reserved since the state \
              that was restored, what replicas hold ahead included; too many only cost a gap, too \
-             few repeat numbers",
+             few repeat numbers; if the database is whole, only on another server, give \
+             --nothing-was-lost",
         ));
     };
     let settings = stores_settings(config);
-    let outcomes = Box::pin(odometer_store::recover(&settings, store, skip, is_dry_run)).await?;
+    let outcomes = Box::pin(odometer_store::recover(&settings, store, loss, is_dry_run)).await?;
     let n_databases = outcomes.len();
     let mut failed = Vec::new();
     for (database, outcome) in outcomes {
@@ -73,7 +74,7 @@ pub async fn recover(
                 if let Some(database) = database {
                     tell(format!("{database}:"));
                 }
-                recovered_lines(&recovered, skip)
+                recovered_lines(&recovered, loss)
                     .into_iter()
                     .for_each(&mut *tell);
             }
@@ -118,7 +119,14 @@ fn not_all_recovered(failed: Vec<StartError>, n_databases: usize) -> Result<(), 
     }
 }
 
-fn recovered_lines(recovered: &Recovered, skip: u64) -> Vec<String> {
+fn recovered_lines(recovered: &Recovered, loss: Loss) -> Vec<String> {
+    let Loss::Steps(skip) = loss else {
+        return vec![
+            "the database counts as whole: nothing is skipped".to_owned(),
+            "a replica that has seen a loss goes on refusing until `odometer recover --skip N`"
+                .to_owned(),
+        ];
+    };
     let mut lines = vec![format!(
         "{} sequences go on {skip} steps further",
         recovered.n_sequences

@@ -21,25 +21,16 @@ impl Database {
         name: &SequenceName,
     ) -> Result<LocalPlacement, StoreError> {
         let whole = CounterKey::whole(name.clone());
-        let guard = match self.heartbeat.guard() {
-            Ok(guard) => guard,
-            Err(error @ StoreError::WentBack) => {
-                // What the database still has may be right. What the database lacks it may have
-                // lost.
-                let found = self.read_entry(&whole).await?.ok_or(error)?;
-                return placement(&found, &self.identity);
-            }
+        let read = |database, guard| counter_read::look(database, guard, whole.clone());
+        let found = match self.read_guarded(name, read, |look| look.guard).await {
+            Ok(look) => look.entry,
+            // What the database still has may be right. What the database lacks it may have lost.
+            Err(error @ StoreError::WentBack) => Some(self.read_entry(&whole).await?.ok_or(error)?),
             Err(error) => return Err(error),
         };
-        let looking = self.several_times(name, |database| {
-            counter_read::look(database, guard.clone(), whole.clone())
-        });
-        let look = looking.await?;
-        if let Some(found) = look.entry {
-            return placement(&found, &self.identity);
-        }
-        self.check_heartbeat(&guard, look.heartbeat)?;
-        Ok(LocalPlacement::Nowhere)
+        found.map_or(Ok(LocalPlacement::Nowhere), |found| {
+            placement(&found, &self.identity)
+        })
     }
 
     /// Notes that a name is to live in the store that its definition names. If the name was claimed

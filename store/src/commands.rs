@@ -12,7 +12,7 @@ use odometer_database::{
 };
 
 use crate::{
-    change::recover::{self, Recovered},
+    change::recover::{self, Loss, Recovered},
     fitness,
     redis::agreement::{Agreement, check_servers},
     schema,
@@ -139,7 +139,13 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
     }
     let (acquire, longest) = (bounds.statement.acquire, Some(bounds.statement.timeout));
     let look = async |connection: &DatabaseConnection| {
-        let verdict = fitness::inspect(connection.clone(), identity.clone(), false).await;
+        let verdict = fitness::inspect(
+            connection.clone(),
+            identity.clone(),
+            false,
+            bounds.is_lossless,
+        )
+        .await;
         let verdict = verdict.unwrap_or_else(|error| fitness_of(&error.into()));
         if matches!(verdict, DatabaseFitness::Good { .. })
             && let Ok(Some(problem)) = agreement.problem(connection, identity).await
@@ -150,8 +156,8 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
     };
     let looked = DatabaseConnection::once(&target, acquire, longest, Target::looking, look).await;
     let verdict = looked.unwrap_or_else(Ok)?;
-    match fitness::at_start(verdict, bounds.durability) {
-        DatabaseFitness::Good { weakness } => {
+    match fitness::at_start(verdict, bounds) {
+        DatabaseFitness::Good { weakness, .. } => {
             let settings = weakness
                 .as_ref()
                 .map_or(" and settings that last", |_weak| "");
@@ -181,7 +187,7 @@ async fn and_servers(error: StartError, database: &DatabaseSettings) -> StartErr
 /// The name of a store, if there are several, and what its recovery did.
 type RecoveredStore = (Option<String>, Result<Recovered, StartError>);
 
-/// Lets every sequence of one store, or of all stores, go on `n_steps` steps further. Changes
+/// Lets every sequence of one store, or of all stores, go on above what may have been lost. Changes
 /// nothing if `is_dry_run`.
 ///
 /// Each database has an outcome of its own, next to the name that sentences use for the database.
@@ -192,7 +198,7 @@ type RecoveredStore = (Option<String>, Result<Recovered, StartError>);
 pub fn recover<'a>(
     settings: &'a StoresSettings,
     store: Option<&'a str>,
-    n_steps: u64,
+    loss: Loss,
     is_dry_run: bool,
 ) -> BoxFuture<'a, Result<Vec<RecoveredStore>, StartError>> {
     Box::pin(async move {
@@ -208,7 +214,7 @@ pub fn recover<'a>(
         for database in settings.all_databases() {
             let identity = &database.identity;
             if store.is_none_or(|wanted| wanted == &*identity.label.store) {
-                let recovered = recover::recover(&database, n_steps, is_dry_run).await;
+                let recovered = recover::recover(&database, loss, is_dry_run).await;
                 let named = (!identity.is_only).then(|| identity.to_string());
                 outcomes.push((named, recovered.map_err(|error| error.of(&identity.label))));
             }

@@ -24,7 +24,7 @@ use sea_orm::DbErr;
 use crate::{
     database::Database,
     error::{self, Attempted, StoreError, survive},
-    heartbeat::HeartbeatGuard,
+    guard::HeartbeatGuard,
     outcome::Resolved,
     rows::{
         catalog::{self, CatalogEntry, ELSEWHERE, LIVE, has_periods},
@@ -125,31 +125,32 @@ impl Database {
         if !self.is_up() {
             return Err(StoreError::Unavailable.into());
         }
-        let guard = self.heartbeat.guard()?;
+        let guard = self.guard_by(until).await?;
         if !*is_admitted {
             self.admit_name(new, until).await?;
             *is_admitted = true;
         }
         let creating = self.create_once(new.clone(), guard.clone(), until);
-        Ok(self.check_created(&new.name, &guard, creating.await?)?)
+        self.check_created(&new.name, &guard, creating.await?)
     }
 
     /// Refuses a creation that left nothing, and notes what this says of the database.
     ///
     /// # Errors
-    /// `WentBack`, `Broken` if the counter is gone, or why it was refused.
+    /// `WentBack`, `Broken` if the counter is gone, or why it was refused. Another attempt if the
+    /// guard did not hold, and it is not known yet why.
     pub(crate) fn check_created(
         &self,
         name: &SequenceName,
         guard: &HeartbeatGuard,
         creation: Creation,
-    ) -> Result<Creation, StoreError> {
+    ) -> Attempted<Creation> {
         match creation {
             Creation::Created(_) | Creation::Exists => Ok(creation),
-            Creation::Contradicted => Err(self.contradicted_by(guard)),
-            Creation::TooLow => Err(self.heartbeat.name_went_back(name)),
-            Creation::MissingCounter => Err(error::without_counter(name)),
-            Creation::Refused(error) => Err(error),
+            Creation::Contradicted => Err(self.failed(guard)),
+            Creation::TooLow => Err(self.heartbeat.name_went_back(name).into()),
+            Creation::MissingCounter => Err(error::without_counter(name).into()),
+            Creation::Refused(error) => Err(error.into()),
         }
     }
 
@@ -275,7 +276,6 @@ pub(crate) async fn insert(
     };
     let sequence = SequenceRow {
         name,
-        kind: definition.kind,
         definition: stored.unwrap_or_else(|| definition.to_stored()),
         state,
         version,

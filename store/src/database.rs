@@ -4,7 +4,7 @@ use std::{
     future::Future,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize},
+        atomic::{AtomicU64, AtomicUsize},
     },
     time::{Duration, Instant},
 };
@@ -17,6 +17,7 @@ use odometer_database::{
     fitness::{DatabaseFitness, fitness_of},
     monitor::Monitor,
     probe,
+    retry::AttemptError,
     route::RouteOptions,
     session::DatabaseConnection,
     settings::StatementBounds,
@@ -33,16 +34,19 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::{
     change::refresh::Refresher,
-    error::StoreError,
+    error::{Attempted, StoreError},
     fitness::{self, MonitoredTables},
-    heartbeat::{Heartbeat, HeartbeatGuard},
+    guard::{GuardRead, GuardVerdict, HeartbeatGuard},
+    heartbeat::Heartbeat,
     identity::DatabaseIdentity,
     journal::writer::Journal,
+    lineage::StampVerdict,
     outcome::{DatabaseHealth, News},
     reservation::uncertain_writes::UncertainWrites,
     rows::counter::GuardedCounter,
     schema,
     settings::{DatabaseSettings, OpenFor, Process, StoreLimits},
+    stamp_check::{COPIED, PROMOTED, StampCheck},
     worker_lease::{row_cache::LeaseRowCache, unconfirmed::UnconfirmedLeases},
 };
 
@@ -80,8 +84,6 @@ pub(crate) struct Database {
     pub(crate) uncertain_writes: UncertainWrites,
     /// Leases of worker ids that are remembered until a loss of them would show.
     pub(crate) unconfirmed_leases: UnconfirmedLeases,
-    /// Whether the schema was found to have leases of worker ids.
-    pub(crate) knows_leases: AtomicBool,
     /// The rows of worker ids as this process left them.
     pub(crate) known: LeaseRowCache,
     /// Permits for reservations ahead of need. They leave connections for the reservations of
@@ -115,7 +117,7 @@ impl Database {
         match process.open_for {
             OpenFor::Serving => database.serve(target, process, tell).await?,
             OpenFor::Command | OpenFor::DryRun => {
-                let looking = database.look_once(&target).await;
+                let looking = database.look_once(&target, process.open_for).await;
                 looking.map_err(|error| error.of(&label))?;
             }
         }
@@ -146,8 +148,10 @@ impl Database {
             .map_err(|error| fitness_of(&error.into()))?;
         let connection = Arc::new(connection);
         let (store, went_back) = (Arc::clone(&identity.label.store), counted.went_back.clone());
-        let mut heartbeat = Heartbeat::new(Arc::clone(&holder), store, went_back);
+        let way = (target.backend, target.route.clone());
+        let mut heartbeat = Heartbeat::new(Arc::clone(&holder), store, went_back, way);
         heartbeat.has_row = is_serving;
+        heartbeat.file = lock.as_ref().map(|lock| Arc::clone(lock.mark()));
         let heartbeat = Arc::new(heartbeat);
         let (journal, writing) = Journal::new(
             Arc::clone(&connection),
@@ -176,7 +180,6 @@ impl Database {
             n_claims: AtomicU64::new(0),
             uncertain_writes: UncertainWrites::default(),
             unconfirmed_leases: UnconfirmedLeases::default(),
-            knows_leases: AtomicBool::new(false),
             known: LeaseRowCache::default(),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
@@ -206,6 +209,8 @@ impl Database {
                 target,
                 identity: self.identity.clone(),
                 limits: settings.clone(),
+                heartbeat: Arc::clone(&self.heartbeat),
+                failover_guard: counted.failover_guard.clone(),
             },
             Refresher::new(self, tell, process.recoveries.clone()),
         );
@@ -218,7 +223,7 @@ impl Database {
     ///
     /// # Errors
     /// The database is away, or not fit to be changed.
-    async fn look_once(&self, target: &Target) -> Result<(), StartError> {
+    async fn look_once(&self, target: &Target, open_for: OpenFor) -> Result<(), StartError> {
         let bounds = &self.settings.statement;
         if self.is_file() {
             // The schema is migrated as at every start.
@@ -227,27 +232,63 @@ impl Database {
         let until = Instant::now() + bounds.acquire + bounds.timeout;
         let found = if target.is_in_memory() {
             let making = self.connection.run(until, schema::create);
-            making
-                .await
-                .map(|()| DatabaseFitness::Good { weakness: None })
+            making.await.map(|()| DatabaseFitness::Good {
+                weakness: None,
+                has_marks: true,
+            })
         } else {
             let reached = Box::pin(probe::reach(target, bounds.acquire)).await;
             reached.map_err(|failure| fitness_of(&failure))?;
-            let identity = self.identity.clone();
+            let (identity, is_lossless) = (self.identity.clone(), self.settings.is_lossless);
             let looking = self.connection.run(until, |database| {
-                fitness::inspect(database, identity, false)
+                fitness::inspect(database, identity, false, is_lossless)
             });
             looking.await
         };
-        match found.unwrap_or_else(|failure| fitness_of(&failure)) {
-            DatabaseFitness::Good { .. } => {
+        let found = found.unwrap_or_else(|failure| fitness_of(&failure));
+        match found {
+            DatabaseFitness::Good { has_marks, .. } => {
+                self.heartbeat.note_marks(has_marks);
                 self.connection.set_contact(Contact::Up);
-                Ok(())
+                self.check_stamp(open_for).await
             }
             unfit @ (DatabaseFitness::Wrong(_)
             | DatabaseFitness::Schema(_)
             | DatabaseFitness::Away(_)) => Err(unfit.into()),
         }
+    }
+
+    /// Compares the stamp of the database with its server, for a command. A dry run stamps nothing.
+    ///
+    /// # Errors
+    /// The database is a copy, or it does not say where it stands.
+    async fn check_stamp(&self, open_for: OpenFor) -> Result<(), StartError> {
+        if open_for == OpenFor::DryRun {
+            // It changes nothing, so it needs no guard.
+            self.heartbeat.note_marks(false);
+            return Ok(());
+        }
+        let looked = StampCheck::of(self).look().await;
+        let (_, verdict) = looked.map_err(|failure| StartError::from(fitness_of(&failure)))?;
+        let how = match verdict {
+            None => {
+                self.heartbeat.fits(None);
+                return Ok(());
+            }
+            Some(StampVerdict::Fits(branch)) => {
+                self.heartbeat.fits(Some(branch));
+                return Ok(());
+            }
+            Some(StampVerdict::Copied) => COPIED,
+            Some(StampVerdict::Promoted) => PROMOTED,
+            Some(StampVerdict::Restarted | StampVerdict::Unstamped | StampVerdict::Unmarked) => {
+                "the server does not say which one it is"
+            }
+        };
+        Err(StartError::Other(format!(
+            "the store went back to an earlier state: {how}. Run `odometer recover`; see the \
+             runbook, \"store went back\""
+        )))
     }
 
     /// Returns a counter of this database for statements that write it under a guard.
@@ -333,28 +374,101 @@ impl Database {
         *self.agreed.borrow()
     }
 
-    /// Checks that a heartbeat that was read satisfies a guard.
+    /// Compares what a read says with what its guard demands. If the stamp does not fit, the next
+    /// poll, which runs at once, finds out why.
     ///
     /// # Errors
-    /// `WentBack`.
-    pub(crate) fn check_heartbeat(
-        &self,
-        guard: &HeartbeatGuard,
-        read: Option<i64>,
-    ) -> Result<(), StoreError> {
-        if guard.is_satisfied_by(read) {
-            return Ok(());
+    /// `WentBack`, or another attempt, which waits for the look.
+    pub(crate) fn check(&self, guard: &HeartbeatGuard, read: GuardRead) -> Attempted<()> {
+        match guard.check(read) {
+            GuardVerdict::Holds => Ok(()),
+            GuardVerdict::HeartbeatFell => {
+                self.heartbeat.contradicted(guard);
+                // An operator may have recovered the database already, so the next poll runs at
+                // once.
+                self.connection.refresh.notify_one();
+                Err(StoreError::WentBack.into())
+            }
+            GuardVerdict::StampDoesNotFit => Err(self.failed(guard)),
         }
-        Err(self.contradicted_by(guard))
     }
 
-    /// Notes that the store went back for all names, because the guard did not hold, and returns
-    /// the error.
-    pub(crate) fn contradicted_by(&self, guard: &HeartbeatGuard) -> StoreError {
-        self.heartbeat.contradicted(guard);
-        // An operator may have recovered the database already, so the next poll runs at once.
+    /// Notes that a guard did not hold. The next poll, which runs at once, finds out why.
+    pub(crate) fn failed(&self, guard: &HeartbeatGuard) -> AttemptError<StoreError> {
+        self.heartbeat.failed(guard);
         self.connection.refresh.notify_one();
-        StoreError::WentBack
+        match self.heartbeat.has_gone_back() {
+            true => StoreError::WentBack.into(),
+            false => AttemptError::Again,
+        }
+    }
+
+    /// Returns a guard. While it is looked why the stamp does not fit, waits, at most until `until`.
+    ///
+    /// # Errors
+    /// As for [`Heartbeat::guard`].
+    pub(crate) async fn guard_by(&self, until: Instant) -> Result<HeartbeatGuard, StoreError> {
+        self.settled(until).await;
+        self.heartbeat.guard()
+    }
+
+    /// Waits while it is looked why a guard did not hold, at most until `until`. If the database is
+    /// away, no look takes place.
+    pub(crate) async fn settled(&self, until: Instant) {
+        if !self.heartbeat.is_doubted() {
+            return;
+        }
+        let mut contact = self.connection.contact_changes();
+        tokio::select! {
+            () = self.heartbeat.settled(until) => {}
+            _away = contact.wait_for(|now| *now != Contact::Up) => {}
+        }
+    }
+
+    /// Reads under a guard. If the stamp does not fit, reads again after the look that tells why.
+    ///
+    /// # Errors
+    /// `WentBack`, or why the database did not answer.
+    pub(crate) async fn read_guarded<T, Fut>(
+        &self,
+        name: &SequenceName,
+        read: impl Fn(DatabaseConnection, HeartbeatGuard) -> Fut,
+        guard_read: impl Fn(&T) -> GuardRead,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
+    {
+        let until = self.deadline();
+        loop {
+            let guard = self.guard_by(until).await?;
+            let found = self.several_times(name, |database| read(database, guard.clone()));
+            let found = found.await?;
+            if self.counts(&guard, guard_read(&found), until)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Returns whether a read under a guard counts. If not, the stamp did not fit, and it is worth
+    /// another read before `until`.
+    ///
+    /// # Errors
+    /// `WentBack`, or `Unavailable` if the time is over.
+    pub(crate) fn counts(
+        &self,
+        guard: &HeartbeatGuard,
+        read: GuardRead,
+        until: Instant,
+    ) -> Result<bool, StoreError> {
+        match self.check(guard, read) {
+            Ok(()) => Ok(true),
+            Err(error) if Instant::now() >= until => Err(error.untried(StoreError::Unavailable)),
+            Err(AttemptError::Final(error)) => Err(error),
+            Err(AttemptError::Conflict | AttemptError::Again | AttemptError::Failed(_)) => {
+                Ok(false)
+            }
+        }
     }
 
     /// Notes that the store went back for a name, and returns the error. The next poll, which runs

@@ -64,6 +64,9 @@ pub enum StoreError {
     MayHaveChanged,
     #[error("the store holds less than was seen in it")]
     WentBack,
+    /// A guard did not hold, and a look must tell why. This error never leaves the store.
+    #[error("a guard did not hold")]
+    Unguarded,
     /// One of several databases lacks what the others agreed on. This error never leaves the store.
     #[error("a database is behind the others")]
     Behind,

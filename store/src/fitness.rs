@@ -1,17 +1,22 @@
 //! Checks a database before anything is issued from it.
 
+use std::sync::Arc;
+
+use ::metrics::Gauge;
 use migration::Installed;
 use odometer_database::{
     fitness::{DatabaseFitness, MAY_NOT_USE},
     monitor::Tables,
+    server_mark::{self, ServerMark},
     session::DatabaseConnection,
     start_error::StartError,
     target::Target,
 };
 use odometer_process::faults::{self, Fault};
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, sea_query::Query};
 
 use crate::{
+    heartbeat::Heartbeat,
     identity::DatabaseIdentity,
     installation_id,
     schema::{self, unfit_schema},
@@ -23,6 +28,9 @@ pub(crate) struct MonitoredTables {
     pub(crate) target: Target,
     pub(crate) identity: DatabaseIdentity,
     pub(crate) limits: StoreLimits,
+    pub(crate) heartbeat: Arc<Heartbeat>,
+    /// Shows whether a copy that lost commits would be refused.
+    pub(crate) failover_guard: Gauge,
 }
 
 impl Tables for MonitoredTables {
@@ -30,11 +38,22 @@ impl Tables for MonitoredTables {
         &self,
         database: DatabaseConnection,
     ) -> impl Future<Output = Result<DatabaseFitness, DbErr>> + Send + 'static + use<> {
-        inspect(database, self.identity.clone(), false)
+        let (identity, heartbeat) = (self.identity.clone(), Arc::clone(&self.heartbeat));
+        let (guarded, is_lossless) = (self.failover_guard.clone(), self.limits.is_lossless);
+        async move {
+            let found = inspect(database, identity, false, is_lossless).await?;
+            if let DatabaseFitness::Good { has_marks, .. } = found {
+                heartbeat.note_marks(has_marks);
+                let is_guarded =
+                    heartbeat.mark().is_some() && (!is_lossless || heartbeat.file.is_some());
+                guarded.set(f64::from(u8::from(is_guarded)));
+            }
+            Ok(found)
+        }
     }
 
     fn at_start(&self, found: DatabaseFitness) -> DatabaseFitness {
-        at_start(found, self.limits.durability)
+        at_start(found, &self.limits)
     }
 
     fn migrates(&self) -> bool {
@@ -47,12 +66,14 @@ impl Tables for MonitoredTables {
     }
 }
 
-/// Looks at schema, installation id, tables and durability. Changes nothing. A database that
-/// `may_lack_id` is good even if `odometer migrate` has written no installation id into it yet.
+/// Looks at schema, installation id, tables, durability and marks. Changes nothing. A database that
+/// `may_lack_id` is good even if `odometer migrate` has written no installation id into it yet. One
+/// whose copies cannot be told apart is good only if its failovers are lossless.
 pub(crate) async fn inspect(
     database: DatabaseConnection,
     identity: DatabaseIdentity,
     may_lack_id: bool,
+    is_lossless: bool,
 ) -> Result<DatabaseFitness, DbErr> {
     if let Some(reason) = problems(&database, &WRITE_CHECKS).await?.first() {
         return Ok(DatabaseFitness::Away((*reason).to_owned()));
@@ -75,6 +96,10 @@ pub(crate) async fn inspect(
     if let Some(reason) = problems(&database, &TABLE_CHECKS).await?.first() {
         return Ok(DatabaseFitness::Wrong((*reason).to_owned()));
     }
+    let has_marks = has_marks(&database).await?;
+    if !has_marks && !is_lossless {
+        return Ok(DatabaseFitness::Wrong(NO_MARKS.to_owned()));
+    }
     let weak = problems(&database, &DURABILITY_CHECKS).await?;
     Ok(DatabaseFitness::Good {
         weakness: (!weak.is_empty()).then(|| {
@@ -83,16 +108,52 @@ pub(crate) async fn inspect(
                 weak.join("; ")
             )
         }),
+        has_marks,
     })
 }
 
+/// Returns whether the server gives the marks by which a copy of the database is told apart. A kind
+/// of server that is not asked for marks counts as one that gives them.
+async fn has_marks(database: &DatabaseConnection) -> Result<bool, DbErr> {
+    let Some(mark) = ServerMark::kept_or_given(database.get_database_backend()) else {
+        return Ok(true);
+    };
+    let query = Query::select()
+        .expr_as(mark.server, "server")
+        .expr_as(mark.started, "started")
+        .to_owned();
+    let row = match database.query_one(&query).await {
+        Ok(row) => row,
+        Err(error) if server_mark::gives_none(&error) => None,
+        Err(error) => return Err(error),
+    };
+    let Some(row) = row else {
+        return Ok(false);
+    };
+    for mark in ["server", "started"] {
+        let mark: Option<String> = row.try_get("", mark)?;
+        if mark.is_none_or(|mark| mark.is_empty()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Says what to do about a server that gives no marks.
+const NO_MARKS: &str = "ODOMETER_DATABASE_URL: the server does not say which one it is, so a copy \
+                        that lost commits could take its place unnoticed. Let this user call \
+                        pg_control_system and pg_walfile_name (PostgreSQL), or read server_uuid \
+                        (MySQL) or server_id (MariaDB), and Uptime. If no failover can lose a commit, say so by \
+                        `failover.lossless = true`";
+
 /// Returns what a verdict means before anything was issued. A database that can forget commits is
 /// refused, unless its store accepts weak durability.
-pub(crate) fn at_start(verdict: DatabaseFitness, durability: Durability) -> DatabaseFitness {
-    match (verdict, durability) {
+pub(crate) fn at_start(verdict: DatabaseFitness, limits: &StoreLimits) -> DatabaseFitness {
+    match (verdict, limits.durability) {
         (
             DatabaseFitness::Good {
                 weakness: Some(weakness),
+                ..
             },
             Durability::Full,
         ) => DatabaseFitness::Wrong(format!(
@@ -116,6 +177,10 @@ const FORGETFUL: &str =
     "a table of Odometer is not crash-safe: make it logged (PostgreSQL) or InnoDB (MySQL)";
 const KEYLESS: &str =
     "a table of Odometer has lost its primary key: restore it before numbers are issued";
+
+const TIMELESS: &str = "ODOMETER_DATABASE_URL: the table `lineage` does not note when its row was \
+                        written, as after a move from MySQL to MariaDB. Run \
+                        `ALTER TABLE lineage ADD SYSTEM VERSIONING`, and then `odometer recover`";
 
 /// Finds servers that take no writes.
 const WRITE_CHECKS: [Check; 3] = [
@@ -145,7 +210,7 @@ const RIGHTS_CHECKS: [Check; 2] = [
     (
         DbBackend::Postgres,
         "SELECT count(*) <> 0 AS found FROM pg_class WHERE relkind = 'r' \
-         AND relname IN ('meta', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
+         AND relname IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
          AND pg_table_is_visible(oid) AND NOT (has_table_privilege(oid, 'SELECT') \
          AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') \
          AND has_table_privilege(oid, 'DELETE'))",
@@ -155,7 +220,7 @@ const RIGHTS_CHECKS: [Check; 2] = [
         DbBackend::MySql,
         "SELECT count(*) <> 0 AS found FROM information_schema.tables t \
          WHERE t.table_schema = DATABASE() \
-         AND t.table_name IN ('meta', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
+         AND t.table_name IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
          AND EXISTS (SELECT 1 FROM information_schema.statistics s \
          WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name \
          AND s.index_name = 'PRIMARY') \
@@ -166,35 +231,43 @@ const RIGHTS_CHECKS: [Check; 2] = [
 ];
 
 /// Finds tables that would lose their rows in a crash, or that lost their primary key.
-const TABLE_CHECKS: [Check; 4] = [
+const TABLE_CHECKS: [Check; 5] = [
     (
         DbBackend::Postgres,
         "SELECT count(*) <> 0 AS found FROM pg_class \
-         WHERE relname IN ('meta', 'sequence', 'counter', 'block', 'worker_lease') \
+         WHERE relname IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'worker_lease') \
          AND relkind = 'r' AND relpersistence <> 'p' AND pg_table_is_visible(oid)",
         FORGETFUL,
     ),
     (
         DbBackend::Postgres,
-        "SELECT count(*) <> 5 AS found FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid \
+        "SELECT count(*) <> 6 AS found FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid \
          WHERE k.contype = 'p' AND pg_table_is_visible(c.oid) \
-         AND c.relname IN ('meta', 'sequence', 'counter', 'block', 'worker_lease')",
+         AND c.relname IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'worker_lease')",
         KEYLESS,
     ),
     (
         DbBackend::MySql,
         "SELECT count(*) <> 0 AS found FROM information_schema.tables \
          WHERE table_schema = DATABASE() AND engine <> 'InnoDB' \
-         AND table_name IN ('meta', 'sequence', 'counter', 'block', 'worker_lease')",
+         AND table_name IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'worker_lease')",
         FORGETFUL,
     ),
     // MySQL does not show the constraints to a user who may only read.
     (
         DbBackend::MySql,
-        "SELECT count(*) <> 5 AS found FROM information_schema.statistics \
+        "SELECT count(*) <> 6 AS found FROM information_schema.statistics \
          WHERE table_schema = DATABASE() AND index_name = 'PRIMARY' AND seq_in_index = 1 \
-         AND table_name IN ('meta', 'sequence', 'counter', 'block', 'worker_lease')",
+         AND table_name IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'worker_lease')",
         KEYLESS,
+    ),
+    // MySQL reads no comment of MariaDB.
+    (
+        DbBackend::MySql,
+        "SELECT 0 /*M! + (SELECT COUNT(*) FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_name = 'lineage' \
+         AND table_type <> 'SYSTEM VERSIONED') */ <> 0 AS found",
+        TIMELESS,
     ),
 ];
 

@@ -38,8 +38,10 @@
 //! The decision is ADR 23.
 
 use std::{
-    collections::HashSet,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -47,214 +49,265 @@ use ::metrics::Gauge;
 use entity::replica;
 use odometer_core::name::SequenceName;
 use odometer_database::{
-    connection::Connection, database_clock, failure::StatementFailure, session::DatabaseConnection,
+    connection::Connection,
+    database_clock,
+    failure::{Cause, StatementFailure},
+    file_mark::FileMark,
+    route::PoolerRoute,
+    server_mark::ServerMark,
+    session::DatabaseConnection,
 };
 use odometer_process::{
     clock::now_ms,
     faults::{self, Fault},
 };
-use parking_lot::Mutex;
 use sea_orm::{
-    ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, Iterable, QueryFilter,
     sea_query::{Expr, ExprTrait, OnConflict, Query},
 };
+use tokio::sync::watch;
 
-use crate::error::StoreError;
+use crate::{
+    error::StoreError,
+    guard::HeartbeatGuard,
+    lineage::StampGuard,
+    set_aside::{is_kept, set_aside_value},
+    trust::Trust,
+};
 
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::change::beat";
 
-/// Sets how long after its last heartbeat a row is [set aside](clear_old). A replica that is cut
-/// off from its database serves for a far shorter time.
-const ROW_TTL: Duration = Duration::from_secs(30 * 86_400);
-/// Sets how long a row stays set aside before it is deleted.
-const ASIDE_TTL: Duration = Duration::from_secs(365 * 86_400);
-/// Bounds how many old rows one step sets aside, and how many it deletes.
-const CLEARED_AT_ONCE: u64 = 1000;
+/// Says what is known of this replica's row.
+pub(crate) const ROW_GONE: &str = "this replica's own row is gone or older than it was";
 /// Names the one row that belongs to no process. Its `beat` is the latest recovery that a refusing
 /// process has seen, stored like the value of a [row set aside](set_aside_value).
 const LAST_RECOVERY_SEEN: &str = "last recovery seen";
-/// Bounds how many names are logged as gone back. Each is logged once, and later names are not.
-const MAX_NAMES_LOGGED: usize = 1000;
 
-/// The heartbeat of this replica: its row, and what this process knows of the row.
+/// The heartbeat of this replica: its row, and what this process knows of the database.
 pub(crate) struct Heartbeat {
     holder: Arc<str>,
     /// 1 while the store is known to have gone back.
     went_back: Gauge,
     /// The name of the store.
     store: Arc<str>,
-    /// Whether this process has a row. A command has none, so its guards always hold. It has seen
-    /// nothing of the store before, so it cannot notice that the store went back. Replicas notice
-    /// it.
+    /// Whether this process has a row. A command has none: it has seen nothing of the store before,
+    /// so only the stamp tells it that the store went back.
     pub(crate) has_row: bool,
-    state: Mutex<HeartbeatState>,
-}
-
-#[derive(Debug, Default)]
-struct HeartbeatState {
-    /// The last value that is certainly in the database. `None` before the first contact.
-    confirmed: Option<i64>,
-    /// The highest value that was ever sent to the database.
-    sent: i64,
-    went_back: bool,
-    /// The number of recoveries that this process has seen.
-    n_recoveries: u64,
-    /// The last recovery that this process has seen, as `meta.recovered_at` gave it.
-    recovered_at: Option<i64>,
-    /// The names that were found to have gone back by themselves, since the last recovery.
-    complained_of: HashSet<SequenceName>,
-}
-
-/// A condition for statements: this replica's heartbeat has not fallen.
-#[derive(Clone, Debug)]
-pub(crate) struct HeartbeatGuard {
-    holder: Arc<str>,
-    /// `None` if this process has no row. Then the guard always holds.
-    least: Option<i64>,
-    n_recoveries: u64,
-    recovered_at: Option<i64>,
-}
-
-impl HeartbeatGuard {
-    /// Returns the condition for a statement: this replica's row is there and has not gone back.
-    pub(crate) fn holds(&self) -> Expr {
-        let least = self.least.filter(|_| !faults::is(Fault::NoWentBackChecks));
-        let Some(least) = least else {
-            return Expr::val(1).eq(1);
-        };
-        Expr::exists(
-            Query::select()
-                .expr(Expr::val(1))
-                .from(replica::Entity)
-                .and_where(replica::Column::Holder.eq(&*self.holder))
-                .and_where(replica::Column::Beat.gte(least).or(is_aside_from(least)))
-                .to_owned(),
-        )
-    }
-
-    /// Returns whether a heartbeat that was read satisfies the guard.
-    pub(crate) fn is_satisfied_by(&self, read: Option<i64>) -> bool {
-        let least = self.least.filter(|_| !faults::is(Fault::NoWentBackChecks));
-        least.is_none_or(|least| read.is_some_and(|it| it >= least || set_aside_value(it) >= least))
-    }
-
-    pub(crate) fn holder(&self) -> &str {
-        &self.holder
-    }
-
-    /// Returns how many recoveries this process had seen when the guard was made.
-    pub(crate) fn n_recoveries(&self) -> u64 {
-        self.n_recoveries
-    }
-
-    /// Returns the last recovery that this process had seen when the guard was made. Numbers that
-    /// the guarded statement reserves belong to this recovery or to a later one, never to an
-    /// earlier one.
-    pub(crate) fn recovered_at(&self) -> Option<i64> {
-        self.recovered_at
-    }
+    /// Says which SQLite file the database is. `None` for a server.
+    pub(crate) file: Option<Arc<FileMark>>,
+    backend: DbBackend,
+    route: PoolerRoute,
+    /// Whether the server gives marks, as far as is known.
+    has_marks: AtomicBool,
+    trust: watch::Sender<Trust>,
 }
 
 impl Heartbeat {
-    pub(crate) fn new(holder: Arc<str>, store: Arc<str>, went_back: Gauge) -> Self {
+    /// Creates the heartbeat of a process that has not met its database yet.
+    pub(crate) fn new(
+        holder: Arc<str>,
+        store: Arc<str>,
+        went_back: Gauge,
+        (backend, route): (DbBackend, PoolerRoute),
+    ) -> Self {
         Self {
             holder,
             went_back,
             store,
             has_row: true,
-            state: Mutex::default(),
+            file: None,
+            backend,
+            route,
+            has_marks: AtomicBool::new(true),
+            trust: watch::Sender::new(Trust::default()),
         }
+    }
+
+    /// Creates the heartbeat of a process whose database gives no marks, for tests.
+    pub(crate) fn unconnected(holder: &str) -> Self {
+        let way = (DbBackend::Sqlite, PoolerRoute::straight());
+        Self::new(holder.into(), "default".into(), Gauge::noop(), way)
+    }
+
+    /// Returns the name of this process in its row.
+    pub(crate) fn holder(&self) -> &Arc<str> {
+        &self.holder
+    }
+
+    /// Notes whether the server gives marks.
+    pub(crate) fn note_marks(&self, has_marks: bool) {
+        self.has_marks.store(has_marks, Ordering::Release);
+    }
+
+    /// Returns the marks of the server, for statements on the way that is known now. `None` if the
+    /// server gives none. Then the stamp is not compared.
+    pub(crate) fn mark(&self) -> Option<ServerMark> {
+        let is_compared = self.has_marks.load(Ordering::Acquire)
+            && !faults::is(Fault::NoStamp)
+            && !faults::is(Fault::NoWentBackChecks);
+        let mark = match &self.file {
+            Some(file) => Some(ServerMark::of_file(file.id())),
+            None => ServerMark::of(self.backend, self.route.is_pooled()),
+        };
+        mark.filter(|_| is_compared)
+    }
+
+    /// Returns the guard of the stamp on `branch`.
+    fn stamp_guard(&self, branch: Option<i64>) -> Result<Option<StampGuard>, StoreError> {
+        let Some(mark) = self.mark() else {
+            return Ok(None);
+        };
+        Ok(Some(StampGuard {
+            branch: branch.ok_or(StoreError::Unavailable)?,
+            mark,
+            backend: self.backend,
+        }))
     }
 
     /// Returns a guard. Take it before sending the statement that it guards.
     ///
     /// # Errors
-    /// `WentBack` if the store is known to have gone back, or `Unavailable` before the first
-    /// contact.
+    /// `WentBack` if the store is known to have gone back. `Unavailable` before the first contact,
+    /// or while it is looked why a guard did not hold.
     pub(crate) fn guard(&self) -> Result<HeartbeatGuard, StoreError> {
-        let state = self.state.lock();
-        if state.went_back {
-            return Err(StoreError::WentBack);
-        }
-        let least = if self.has_row {
-            Some(state.confirmed.ok_or(StoreError::Unavailable)?)
-        } else {
-            None
+        let trust = self.trust.borrow();
+        trust.check()?;
+        let least = match self.has_row {
+            true => Some(trust.confirmed().ok_or(StoreError::Unavailable)?),
+            false => None,
         };
         Ok(HeartbeatGuard {
             holder: Arc::clone(&self.holder),
             least,
-            n_recoveries: state.n_recoveries,
-            recovered_at: state.recovered_at,
+            stamp: self.stamp_guard(trust.branch())?,
+            n_recoveries: trust.n_recoveries(),
+            recovered_at: trust.recovered_at(),
         })
+    }
+
+    /// Waits while the database is doubted, at most until `until`.
+    pub(crate) async fn settled(&self, until: Instant) {
+        if !self.is_doubted() {
+            return;
+        }
+        let mut trust = self.trust.subscribe();
+        let settled = trust.wait_for(|trust| !trust.is_doubted());
+        // If it is not settled by then, the guard says so.
+        let _in_time = tokio::time::timeout_at(until.into(), settled).await;
+    }
+
+    /// Resolves when the database is doubted.
+    pub(crate) async fn doubted(&self) {
+        let mut trust = self.trust.subscribe();
+        // The sending end lives as long as the heartbeat.
+        let _doubted = trust.wait_for(Trust::is_doubted).await;
+    }
+
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.trust.borrow().is_doubted()
+    }
+
+    pub(crate) fn has_gone_back(&self) -> bool {
+        self.trust.borrow().has_gone_back()
     }
 
     /// Returns the last value that was sent, whether or not it arrived.
     pub(crate) fn last_sent(&self) -> i64 {
-        self.state.lock().sent
+        self.trust.borrow().sent()
     }
 
     /// Returns the last value that is certainly in the database.
     pub(crate) fn last_confirmed(&self) -> Option<i64> {
-        self.state.lock().confirmed
+        self.trust.borrow().confirmed()
     }
 
-    pub(crate) fn has_gone_back(&self) -> bool {
-        self.state.lock().went_back
+    /// Returns the branch on which this process knows the database.
+    pub(crate) fn branch(&self) -> Option<i64> {
+        self.trust.borrow().branch()
     }
 
     /// Returns how many recoveries this process has seen.
     pub(crate) fn n_recoveries(&self) -> u64 {
-        self.state.lock().n_recoveries
+        self.trust.borrow().n_recoveries()
     }
 
     /// Returns the last recovery that this process has seen.
     pub(crate) fn recovered_at(&self) -> Option<i64> {
-        self.state.lock().recovered_at
+        self.trust.borrow().recovered_at()
+    }
+
+    /// Returns whether this replica's row, as it was read, is gone or older than it was.
+    pub(crate) fn has_fallen(&self, beat: Option<i64>) -> bool {
+        let confirmed = self.last_confirmed();
+        let confirmed = confirmed.filter(|_| !faults::is(Fault::NoWentBackChecks));
+        confirmed.is_some_and(|least| !is_kept(beat, least))
+    }
+
+    /// Notes that a guard did not hold. If it has a stamp, nothing is guarded until the next look
+    /// tells why.
+    pub(crate) fn failed(&self, guard: &HeartbeatGuard) {
+        if guard.stamp.is_none() {
+            return self.contradicted(guard);
+        }
+        self.trust
+            .send_modify(|trust| trust.doubt(guard.n_recoveries));
+    }
+
+    /// Notes that the database is where this process knows it, on `branch`.
+    pub(crate) fn fits(&self, branch: Option<i64>) {
+        self.change(|trust| {
+            trust.fits(branch);
+            false
+        });
+    }
+
+    /// Notes that the database is a copy, as its stamp says.
+    pub(crate) fn is_a_copy(&self, how: &str) {
+        if self.change(Trust::is_a_copy) {
+            self.log_refusal(how);
+        }
     }
 
     /// Notes that the store contradicts a guard. From now on nothing is reserved for any name.
     pub(crate) fn contradicted(&self, guard: &HeartbeatGuard) {
-        self.note_went_back(
-            guard.n_recoveries,
-            "this replica's own row is gone or older than it was",
-        );
+        self.note_went_back(guard.n_recoveries, ROW_GONE);
     }
 
-    /// Notes that something is gone, found by a read that began after `n_recoveries` recoveries. A
-    /// read that began before a recovery says nothing of the time after that recovery, so it is
-    /// ignored.
+    /// Notes that something is gone, found by a read that began after `n_recoveries` recoveries.
     pub(crate) fn note_went_back(&self, n_recoveries: u64, how: &str) {
-        let mut state = self.state.lock();
-        if state.n_recoveries != n_recoveries || faults::is(Fault::NoWentBackChecks) {
-            return;
+        if !faults::is(Fault::NoWentBackChecks) && self.change(|trust| trust.lost(n_recoveries)) {
+            self.log_refusal(how);
         }
-        self.went_back.set(1.0);
-        let was_known = std::mem::replace(&mut state.went_back, true);
-        drop(state);
-        if !was_known {
-            tracing::error!(
-                target: TARGET,
-                store = &*self.store,
-                "the store went back to an earlier state: {how}. Nothing is reserved for any \
-                 sequence until `odometer recover` has run; see the runbook, \"store went back\""
-            );
-        }
+    }
+
+    /// Changes what is known, and shows whether the store has gone back. Returns what `change`
+    /// returns.
+    fn change(&self, change: impl FnOnce(&mut Trust) -> bool) -> bool {
+        let mut is_news = false;
+        self.trust.send_modify(|trust| {
+            is_news = change(trust);
+            self.went_back.set(f64::from(u8::from(trust.shows_loss())));
+        });
+        is_news
+    }
+
+    fn log_refusal(&self, how: &str) {
+        tracing::error!(
+            target: TARGET,
+            store = &*self.store,
+            "the store went back to an earlier state: {how}. Nothing is reserved for any \
+             sequence until `odometer recover` has run; see the runbook, \"store went back\""
+        );
     }
 
     /// Notes that one counter is gone or below what this replica has seen, although the heartbeat
     /// has not fallen. Returns the error.
     pub(crate) fn name_went_back(&self, name: &SequenceName) -> StoreError {
-        self.went_back.set(1.0);
-        let mut state = self.state.lock();
-        if state.complained_of.len() >= MAX_NAMES_LOGGED
-            || !state.complained_of.insert(name.clone())
-        {
+        if !self.change(|trust| trust.name_is_lost(name)) {
             return StoreError::WentBack;
         }
-        let advice = if state.n_recoveries > 0 {
+        let advice = if self.n_recoveries() > 0 {
             "the last `odometer recover` skipped too little for it: run it again, with a larger \
              --skip"
         } else {
@@ -271,19 +324,24 @@ impl Heartbeat {
     }
 
     /// Writes the row above every value that was ever sent: at the first contact, and after a
-    /// recovery.
+    /// recovery. The stamp must name `branch`.
     ///
     /// # Errors
     /// The row may be written or not. Call this again.
     pub(crate) async fn establish(
         &self,
+        branch: Option<i64>,
         connection: &Arc<Connection>,
         time_limit: Duration,
     ) -> Result<(), StatementFailure> {
         let (holder, next) = (Arc::clone(&self.holder), self.next());
-        let write = |database| insert_or_raise(database, holder, next);
-        connection.run(Instant::now() + time_limit, write).await?;
-        self.state.lock().confirmed = Some(next);
+        let stamp = self.stamp_guard(branch).unwrap_or_default();
+        let write = |database| insert_or_raise(database, holder, next, stamp);
+        if !connection.run(Instant::now() + time_limit, write).await? {
+            // The stamp was changed since it was read.
+            return Err(StatementFailure::NotCommitted(Cause::Contention));
+        }
+        self.confirm(next);
         Ok(())
     }
 
@@ -303,11 +361,12 @@ impl Heartbeat {
             return Ok(());
         };
         let (holder, next) = (Arc::clone(&self.holder), self.next());
-        let write = |database| raise(database, holder, least, next);
+        let stamp = guard.stamp.clone();
+        let write = |database| raise(database, holder, (least, next), stamp);
         if connection.run(Instant::now() + time_limit, write).await? {
-            self.state.lock().confirmed = Some(next);
+            self.confirm(next);
         } else {
-            self.contradicted(&guard);
+            self.failed(&guard);
         }
         Ok(())
     }
@@ -326,8 +385,8 @@ impl Heartbeat {
         time_limit: Duration,
     ) -> Result<(), StatementFailure> {
         let seen = {
-            let state = self.state.lock();
-            state.recovered_at.filter(|_| state.went_back)
+            let trust = self.trust.borrow();
+            trust.recovered_at().filter(|_| trust.has_gone_back())
         };
         let Some(seen) = seen else {
             return Ok(());
@@ -338,63 +397,73 @@ impl Heartbeat {
 
     /// Notes the last recovery that the database had before the first contact.
     pub(crate) fn met(&self, recovered_at: Option<i64>) {
-        self.state.lock().recovered_at = recovered_at;
+        self.trust.send_modify(|trust| trust.met(recovered_at));
     }
 
-    /// Notes a recovery. The row is in the database again.
-    pub(crate) fn recovered(&self, recovered_at: Option<i64>) {
-        let mut state = self.state.lock();
-        state.went_back = false;
-        state.n_recoveries = state.n_recoveries.saturating_add(1);
-        state.recovered_at = recovered_at;
-        state.complained_of.clear();
-        self.went_back.set(0.0);
+    /// Notes a recovery, and the branch that it began. The row is in the database again.
+    pub(crate) fn recovered(&self, recovered_at: Option<i64>, branch: Option<i64>) {
+        self.change(|trust| {
+            trust.recovered(recovered_at, branch);
+            false
+        });
+    }
+
+    /// Notes that a value of the heartbeat is in the database.
+    fn confirm(&self, beat: i64) {
+        self.trust.send_modify(|trust| trust.confirm(beat));
+        if let Some(file) = &self.file {
+            file.note(&self.holder, beat);
+        }
     }
 
     fn next(&self) -> i64 {
-        let mut state = self.state.lock();
-        state.sent = state.sent.saturating_add(1);
-        state.sent
+        let mut next = 0;
+        self.trust.send_modify(|trust| next = trust.next());
+        next
     }
 }
 
-/// Inserts a row if no row has this holder.
+/// Inserts a row if no row has this holder. If there is a `stamp`, only if it fits.
 async fn insert(
     database: &DatabaseConnection,
-    holder: &str,
-    beat: i64,
-    beat_at: i64,
+    (holder, beat, beat_at): (&str, i64, Expr),
+    stamp: Option<&StampGuard>,
 ) -> Result<(), DbErr> {
-    let row = replica::ActiveModel {
-        holder: Set(holder.to_owned()),
-        beat: Set(beat),
-        beat_at: Set(beat_at),
-    };
+    let mut row = Query::select();
+    row.exprs([Expr::val(holder), Expr::val(beat), beat_at]);
+    if let Some(stamp) = stamp {
+        stamp.narrow(&mut row);
+    }
     let mut unless_there = OnConflict::column(replica::Column::Holder);
     unless_there.do_nothing_on([replica::Column::Holder]);
-    let insert = replica::Entity::insert(row).on_conflict(unless_there);
-    insert.exec_without_returning(database).await?;
+    let insert = Query::insert()
+        .into_table(replica::Entity)
+        .columns(replica::Column::iter())
+        .select_from(row)
+        .map_err(|error| DbErr::Custom(error.to_string()))?
+        .on_conflict(unless_there)
+        .to_owned();
+    database.execute(&insert).await?;
     Ok(())
 }
 
 /// Writes the row. A statement of an earlier attempt may arrive late. It then neither lowers the
-/// row nor makes a second one.
+/// row nor makes a second one. Returns false if the stamp does not fit.
 async fn insert_or_raise(
     database: DatabaseConnection,
     holder: Arc<str>,
     next: i64,
-) -> Result<(), DbErr> {
-    insert(&database, &holder, next, now_ms()).await?;
-    if raise(database, holder, 0, next).await? {
-        Ok(())
-    } else {
-        Err(DbErr::RecordNotFound("replica".to_owned()))
-    }
+    stamp: Option<StampGuard>,
+) -> Result<bool, DbErr> {
+    let now = database_clock::now(database.get_database_backend());
+    insert(&database, (&holder, next, now), stamp.as_ref()).await?;
+    raise(database, holder, (0, next), stamp).await
 }
 
 async fn note_last_recovery(database: DatabaseConnection, seen: i64) -> Result<(), DbErr> {
     let (beat, beat_at) = (set_aside_value(seen), set_aside_value(now_ms()));
-    insert(&database, LAST_RECOVERY_SEEN, beat, beat_at).await?;
+    let row = (LAST_RECOVERY_SEEN, beat, Expr::val(beat_at));
+    insert(&database, row, None).await?;
     replica::Entity::update_many()
         .col_expr(replica::Column::Beat, Expr::val(set_aside_value(seen)))
         .filter(replica::Column::Holder.eq(LAST_RECOVERY_SEEN))
@@ -417,10 +486,14 @@ pub(crate) async fn last_recovery_seen(
 async fn raise(
     database: DatabaseConnection,
     holder: Arc<str>,
-    least: i64,
-    next: i64,
+    (least, next): (i64, i64),
+    stamp: Option<StampGuard>,
 ) -> Result<bool, DbErr> {
-    let raised = replica::Entity::update_many()
+    let mut raising = replica::Entity::update_many();
+    if let Some(stamp) = stamp {
+        raising = raising.filter(Expr::exists(stamp.select_branch()));
+    }
+    let raised = raising
         .col_expr(replica::Column::Beat, Expr::val(next))
         .col_expr(
             replica::Column::BeatAt,
@@ -435,69 +508,4 @@ async fn raise(
         .exec(&database)
         .await?;
     Ok(raised.rows_affected == 1)
-}
-
-/// Converts the value of a row to the value that the row has when it is set aside, which is below
-/// zero. Converts the second value back to the first as well.
-const fn set_aside_value(heartbeat: i64) -> i64 {
-    !heartbeat
-}
-
-/// Returns the condition that a row was set aside at the value `least` or at a higher one.
-fn is_aside_from(least: i64) -> Expr {
-    replica::Column::Beat.lte(set_aside_value(least))
-}
-
-/// Sets aside the rows of processes that seem to have ended long ago, and deletes rows that were
-/// set aside long ago. Each step handles a bounded number of rows.
-///
-/// A row is not deleted at once, because its process may only be stopped, or the database's clock
-/// may have been set ahead. A living replica would take the deleted row for a store that went back.
-/// A row that is set aside still shows up to which value the store has kept what was committed. The
-/// next heartbeat takes the row back. The time of setting aside is below zero too, so a search for
-/// living processes passes over the row.
-pub(crate) async fn clear_old(database: DatabaseConnection) -> Result<(), DbErr> {
-    let now = || database_clock::now(database.get_database_backend());
-    let ms = |kept: Duration| i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
-    let is_old = replica::Column::Beat
-        .gte(0)
-        .and(Expr::col(replica::Column::BeatAt).lt(now().sub(ms(ROW_TTL))));
-    let old = holders_matching(&database, &is_old).await?;
-    if !old.is_empty() {
-        let heartbeat = Expr::val(set_aside_value(0)).sub(Expr::col(replica::Column::Beat));
-        replica::Entity::update_many()
-            .col_expr(replica::Column::Beat, heartbeat)
-            .col_expr(replica::Column::BeatAt, Expr::val(0_i64).sub(now()))
-            .filter(replica::Column::Holder.is_in(old))
-            .filter(is_old)
-            .exec(&database)
-            .await?;
-    }
-    let set_aside_at = Expr::val(0_i64).sub(Expr::col(replica::Column::BeatAt));
-    let is_over = replica::Column::Beat
-        .lt(0)
-        .and(set_aside_at.lt(now().sub(ms(ASIDE_TTL))));
-    let over = holders_matching(&database, &is_over).await?;
-    if !over.is_empty() {
-        replica::Entity::delete_many()
-            .filter(replica::Column::Holder.is_in(over))
-            .filter(is_over)
-            .exec(&database)
-            .await?;
-    }
-    Ok(())
-}
-
-async fn holders_matching(
-    database: &DatabaseConnection,
-    those: &Expr,
-) -> Result<Vec<String>, DbErr> {
-    replica::Entity::find()
-        .select_only()
-        .column(replica::Column::Holder)
-        .filter(those.clone())
-        .limit(CLEARED_AT_ONCE)
-        .into_tuple()
-        .all(database)
-        .await
 }

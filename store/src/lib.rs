@@ -11,7 +11,7 @@
 //! - `stores.rs`: offers all stores to the rest of the program.
 //! - `reservation/attempts.rs`: makes one reservation, and handles each way in which it can fail.
 //! - `reservation/raise.rs`: has the conditional update that reserves a block.
-//! - `heartbeat.rs`: notices a database that lost commits.
+//! - `heartbeat.rs` and `lineage.rs`: notice a database that lost commits, or that is a copy.
 //! - `change/decision.rs`: decides what a change makes of a sequence.
 
 mod bounded_map;
@@ -22,11 +22,13 @@ mod creation;
 mod database;
 mod error;
 mod fitness;
+mod guard;
 mod heartbeat;
 mod housekeeping;
 mod identity;
 mod installation_id;
 mod journal;
+mod lineage;
 mod meta_row;
 mod outcome;
 mod placement;
@@ -38,14 +40,17 @@ mod reservation;
 mod resolution;
 mod rows;
 mod schema;
+mod set_aside;
 mod settings;
+mod stamp_check;
 mod store;
 mod stores;
 mod striped;
 mod suggestions;
+mod trust;
 mod worker_lease;
 
-pub use change::recover::Recovered;
+pub use change::recover::{Loss, Recovered};
 pub use change::request::{Act, ChangeRequest};
 pub use commands::{check, migrate, recover};
 pub use error::StoreError;

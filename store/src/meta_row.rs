@@ -30,9 +30,8 @@ use entity::meta;
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryResult,
-    QuerySelect, Select,
-    sea_query::{Expr, LockType, SelectStatement},
+    ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryResult, QuerySelect, Select,
+    sea_query::{LockType, SelectStatement},
 };
 
 /// Makes a query of `meta` lock the row as a creation does, until the end of the transaction.
@@ -70,23 +69,6 @@ pub(crate) async fn lock_exclusively(
         transaction.execute_unprepared(lock).await?;
     }
     read(transaction.holding(plain()), transaction).await
-}
-
-/// Keeps programs out from now on that know no schema of `version` or later.
-///
-/// # Errors
-/// What the database says.
-pub(crate) async fn keep_older_programs_out(
-    database: &impl ConnectionTrait,
-    version: i32,
-) -> Result<(), DbErr> {
-    meta::Entity::update_many()
-        .col_expr(meta::Column::CompatibleFrom, Expr::val(version))
-        .filter(meta::Column::Id.eq(1))
-        .filter(meta::Column::CompatibleFrom.lt(version))
-        .exec(database)
-        .await?;
-    Ok(())
 }
 
 /// Returns the query that reads the row without a lock.

@@ -37,7 +37,7 @@ use sea_orm::{
 
 use crate::{
     database::Database,
-    heartbeat::HeartbeatGuard,
+    guard::HeartbeatGuard,
     housekeeping::{Chore, PassFailure, jittered},
     rows::catalog::{self, NO_PERIOD},
 };

@@ -82,6 +82,8 @@ pub struct StoreLimits {
     /// any more.
     pub journal_retain: Duration,
     pub durability: Durability,
+    /// Whether a server that takes the place of another one has all of its commits.
+    pub is_lossless: bool,
     /// Whether PostgreSQL and MySQL are migrated at the start. SQLite always is.
     pub migrate: bool,
     /// How old the knowledge of definitions may be.

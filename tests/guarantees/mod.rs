@@ -10,6 +10,7 @@ mod cuts;
 mod directory;
 mod edge;
 mod explain;
+mod failover;
 mod fairness;
 mod first_refill;
 mod floors;

@@ -26,7 +26,7 @@ for_each_server!(a_restored_dump_repeats_no_number_of_any_period);
 
 async fn a_restored_dump_repeats_no_number_of_any_period(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let outcome = restore_and_recover(&database, &options(&database)).await;
+    let outcome = restore_and_recover(&database, &options(&database, "no-stamp")).await;
     assert_eq!(outcome.ledger.n_duplicates(), 0, "{outcome:?}");
     // A period that the dump does not know goes on above all numbers that may have been issued,
     // too.
@@ -39,7 +39,7 @@ for_each_server!(periods_that_begin_at_their_start_after_a_recovery_repeat_numbe
 
 async fn periods_that_begin_at_their_start_after_a_recovery_repeat_numbers(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let options = options(&database).without_guards("recreated-at-start");
+    let options = options(&database, "no-stamp,recreated-at-start");
     let outcome = restore_and_recover(&database, &options).await;
     assert!(
         outcome.ledger.n_duplicates() > 0,
@@ -47,8 +47,11 @@ async fn periods_that_begin_at_their_start_after_a_recovery_repeat_numbers(backe
     );
 }
 
-fn options(database: &TestDatabase) -> Options {
+/// Returns the options of replicas that do not compare the stamp of the database: their heartbeats
+/// show that a dump was restored.
+fn options(database: &TestDatabase, faults: &str) -> Options {
     Program::options()
+        .without_guards(faults)
         .database(&database.url)
         .env("ODOMETER_DEFINITION_REFRESH", "1s")
         .env("ODOMETER_DEFAULT__BLOCK__MIN", BLOCK)

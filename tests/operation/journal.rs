@@ -258,38 +258,6 @@ async fn in_a_long_journal_new_blocks_are_looked_at_first(backend: Backend) {
     program.stop().await;
 }
 
-for_each_backend!(a_schema_without_its_indexes_still_serves_and_waits_for_them);
-
-async fn a_schema_without_its_indexes_still_serves_and_waits_for_them(backend: Backend) {
-    let database = TestDatabase::prepared(backend).await;
-    if backend == Backend::Sqlite {
-        // The first start creates the file with its schema.
-        options(&database).start_ready().await.stop().await;
-    }
-    let on = if backend == Backend::MariaDb {
-        " ON block"
-    } else {
-        ""
-    };
-    for index in ["block_by_first", "block_by_age"] {
-        database.execute(&format!("DROP INDEX {index}{on}")).await;
-    }
-    database.execute("UPDATE meta SET schema_version = 1").await;
-    let program = options(&database).start_ready().await;
-    let client = program.client();
-    assert_eq!(client.next("served").await, 1);
-    let path = "/v1/sequences/served/explain?id=50";
-    let reply = client.get(path).await.expect("a reply");
-    assert_eq!(reply.json()["fate"], "held", "{reply:?}");
-    assert_eq!(n_checks(&client).await, 0.0);
-    database.execute("UPDATE meta SET schema_version = 2").await;
-    wait::until("the journal was looked through", LIMIT, async || {
-        (n_checks(&client).await > 0.0).then_some(())
-    })
-    .await;
-    program.stop().await;
-}
-
 for_each_backend!(blocks_returned_and_adopted_are_no_overlap);
 
 async fn blocks_returned_and_adopted_are_no_overlap(backend: Backend) {

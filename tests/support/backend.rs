@@ -103,11 +103,16 @@ impl TestDatabase {
                 Backend::MariaDb | Backend::Sqlite => format!("CREATE DATABASE {name}"),
             })
             .await;
+        Self::on(server, &name)
+    }
+
+    /// Returns the database `name`, which is on `server` already.
+    pub fn on(server: &Server, name: &str) -> Self {
         Self {
             backend: server.backend(),
             product: Some(server.product()),
-            url: server.url(&name),
-            administrator_url: server.administrator_url(&name),
+            url: server.url(name),
+            administrator_url: server.administrator_url(name),
             _directory: None,
         }
     }

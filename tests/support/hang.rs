@@ -45,8 +45,10 @@ fn complaint(test: &str, gone: &Receiver<()>, limit: Duration) -> Option<String>
     let is_late = gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
     is_late.then(|| {
         format!(
-            "{test} hung in a call that blocks: not done within {limit:?}; its processes:\n{}",
-            children().join("\n")
+            "{test} hung in a call that blocks: not done within {limit:?}; its processes:\n{}\n\
+             the threads, and what each waits for in the kernel:\n{}",
+            children().join("\n"),
+            threads().join("\n")
         )
     })
 }
@@ -61,6 +63,22 @@ fn children() -> Vec<String> {
         )
     };
     child::of_this_run().into_iter().map(command).collect()
+}
+
+/// Lists the threads of this process, each with its name and what it waits for.
+fn threads() -> Vec<String> {
+    let folders = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let thread = |folder: std::path::PathBuf| {
+        let read = |file: &str| {
+            let text = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+            text.trim().to_owned()
+        };
+        format!("{}: {} ({})", read("comm"), read("wchan"), read("syscall"))
+    };
+    folders
+        .flatten()
+        .map(|folder| thread(folder.path()))
+        .collect()
 }
 
 #[cfg(test)]

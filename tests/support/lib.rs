@@ -3,6 +3,8 @@
 //! Nothing here knows how the program works inside. The tools meet the program over HTTP, by
 //! signals, on standard error and in its tables.
 
+use std::time::{Duration, Instant};
+
 mod backend;
 mod balancer;
 mod callers;
@@ -32,9 +34,11 @@ mod proxy;
 pub mod pypi;
 pub mod raw;
 mod redis;
+mod replica;
 mod scrape;
 pub mod server;
 pub mod settings;
+mod standby;
 pub mod wait;
 mod workers;
 
@@ -54,9 +58,14 @@ pub use program::{Begun, Finished, Options, Program};
 pub use prometheus::Prometheus;
 pub use proxy::{CutPoint, Link, Proxy};
 pub use redis::Redis;
+pub use replica::ReplicaPair;
 pub use scrape::Scrape;
 pub use server::{ACCOUNT, PASSWORD, Server};
+pub use standby::Standby;
 pub use workers::Lease;
+
+/// How long the threads of a test may take to end after the test.
+const RUNTIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs one test on a runtime of its own, with the deadline that every test has.
 pub fn run(test: impl Future<Output = ()>) {
@@ -79,4 +88,10 @@ pub fn run(test: impl Future<Output = ()>) {
         let ended = tokio::time::timeout(limit, Box::pin(test)).await;
         assert!(ended.is_ok(), "the test hung: not done within {limit:?}");
     });
+    let ended = Instant::now();
+    runtime.shutdown_timeout(RUNTIME_LIMIT);
+    assert!(
+        ended.elapsed() < RUNTIME_LIMIT,
+        "a thread of the test did not end within {RUNTIME_LIMIT:?}"
+    );
 }

@@ -25,6 +25,11 @@ pub struct PgBouncer {
 impl PgBouncer {
     /// Starts a pooler in front of `server`. `more` has further lines of its configuration.
     pub async fn start(server: &Server, more: &str) -> Self {
+        Self::to(server.port(), more).await
+    }
+
+    /// Starts a pooler in front of what listens on `server_port` of loopback.
+    pub async fn to(server_port: u16, more: &str) -> Self {
         let directory = keeper::directory("pgbouncer");
         let port = ports::free();
         let path = directory.path();
@@ -32,11 +37,10 @@ impl PgBouncer {
         std::fs::write(&users, format!("\"{ACCOUNT}\" \"{PASSWORD}\"\n")).expect("our directory");
         let configuration = path.join("pgbouncer.ini");
         let text = format!(
-            "[databases]\n* = host=127.0.0.1 port={}\n\
+            "[databases]\n* = host=127.0.0.1 port={server_port}\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
              auth_type = scram-sha-256\nauth_file = {}\npool_mode = transaction\n\
              default_pool_size = 4\nserver_round_robin = 1\nlogfile = {}\n{more}\n",
-            server.port(),
             users.display(),
             path.join("log").display(),
         );

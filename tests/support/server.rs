@@ -275,6 +275,17 @@ impl Server {
         connection.close().await.expect("a connection closes");
     }
 
+    /// Returns the text that `query` selects in the server's first database.
+    pub async fn say(&self, query: &str) -> String {
+        let connection = self.administrator(self.first_database()).await;
+        let statement = Statement::from_string(connection.get_database_backend(), query);
+        let row = connection.query_one_raw(statement).await;
+        let row = row.unwrap_or_else(|error| panic!("{query}: {error}"));
+        connection.close().await.expect("a connection closes");
+        let text = row.expect("it has a row").try_get_by_index(0);
+        text.expect("a text")
+    }
+
     /// Returns the name of a database that exists in every server.
     pub fn first_database(&self) -> &'static str {
         match self.backend() {

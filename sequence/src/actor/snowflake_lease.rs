@@ -470,8 +470,7 @@ impl SequenceActor {
             LeaseError::Lost | LeaseError::Deadline | LeaseError::MayHaveHappened => {
                 SequenceError::RefillTimeout
             }
-            LeaseError::OldSchema
-            | LeaseError::OtherWidth { .. }
+            LeaseError::OtherWidth { .. }
             | LeaseError::TooManyPools { .. }
             | LeaseError::NotOfTheLease { .. } => {
                 tracing::error!(

@@ -31,9 +31,9 @@ pub use error::ConfigError;
 pub use layers::Environment;
 pub use odometer_process::secret::Secret;
 pub use sections::{
-    HttpConfig, IdleConfig, JournalConfig, LimitsConfig, LogConfig, LogFormat, MetricsConfig,
-    PoolConfig, RefillConfig, ShutdownConfig, SnowflakeConfig, StoreSection, TelemetryConfig,
-    Unknown,
+    FailoverConfig, HttpConfig, IdleConfig, JournalConfig, LimitsConfig, LogConfig, LogFormat,
+    MetricsConfig, PoolConfig, RefillConfig, ShutdownConfig, SnowflakeConfig, StoreSection,
+    TelemetryConfig, Unknown,
 };
 pub use stores::StoresConfig;
 
@@ -108,6 +108,7 @@ section! {
         refill: RefillConfig = RefillConfig::default();
         pool: PoolConfig = PoolConfig::default();
         store: StoreSection = StoreSection::default();
+        failover: FailoverConfig = FailoverConfig::default();
         metrics: MetricsConfig = MetricsConfig::default();
         shutdown: ShutdownConfig = ShutdownConfig::default();
         idle: IdleConfig = IdleConfig::default();

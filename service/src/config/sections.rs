@@ -103,6 +103,14 @@ section! {
 }
 
 section! {
+    /// What a server has that takes the place of another one.
+    FailoverConfig "failover." {
+        /// Whether it has all commits of the server that it replaces.
+        lossless: bool = false;
+    }
+}
+
+section! {
     /// What is counted by name.
     MetricsConfig "metrics." {
         /// Names with their own label. The other names count together.

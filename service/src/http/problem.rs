@@ -305,9 +305,7 @@ fn lease_code(refused: &LeaseError) -> Code {
         LeaseError::TooManyPools { .. } => Code::TooManySequences,
         LeaseError::NotOfTheLease { .. } => Code::InvalidParameter,
         LeaseError::ClockAhead { .. } => Code::ClockAhead,
-        LeaseError::OldSchema | LeaseError::Unavailable | LeaseError::MayHaveHappened => {
-            Code::StoreUnavailable
-        }
+        LeaseError::Unavailable | LeaseError::MayHaveHappened => Code::StoreUnavailable,
         LeaseError::WentBack => Code::StoreWentBack,
         LeaseError::Deadline => Code::RefillTimeout,
     }

@@ -1,9 +1,10 @@
 //! Changes a sequence in a store, and with its only database in one transaction.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use odometer_database::{
     failure::StatementFailure,
+    retry::AttemptError,
     session::{DatabaseConnection, DatabaseTransaction},
 };
 use sea_orm::DbErr;
@@ -86,12 +87,25 @@ impl Database {
         rules: ChangeRules,
     ) -> Result<Altered, StoreError> {
         let is_dry_run = change.act.is_dry_run();
-        let scope = ChangeScope::of(self, change.last_seen).map_err(StoreError::not_changed)?;
-        let outcome = self
-            .attempts(Repeat::NotCommitted, |database| {
-                run(database, Arc::clone(&change), scope.clone(), rules.clone())
-            })
-            .await;
+        let until = self.deadline();
+        let outcome = loop {
+            let scope = ChangeScope::of(self, change.last_seen, until).await;
+            let scope = scope.map_err(StoreError::not_changed)?;
+            let outcome = self
+                .attempts(Repeat::NotCommitted, |database| {
+                    run(database, Arc::clone(&change), scope.clone(), rules.clone())
+                })
+                .await;
+            if !matches!(outcome, Ok(Err(StoreError::Unguarded))) {
+                break outcome;
+            }
+            if let AttemptError::Final(error) = self.failed(&scope.guard) {
+                return Err(error);
+            }
+            if Instant::now() >= until {
+                return Err(StoreError::NotChanged);
+            }
+        };
         match outcome {
             Ok(Err(StoreError::WentBack)) => Err(self.name_went_back(&change.name)),
             Ok(outcome) => outcome,

@@ -8,7 +8,6 @@
 use std::time::Duration;
 
 use entity::{meta, worker_lease};
-use migration::WORKER_LEASES;
 use odometer_database::{database_clock, session::DatabaseTransaction, start_error::StartError};
 use odometer_process::{
     clock::now_ms,
@@ -101,20 +100,17 @@ pub(crate) async fn void(
     let longest = i64::try_from(LONGEST_TTL.as_millis()).unwrap_or(i64::MAX);
     let mut leases_from_ms = Ord::max(clocks.after(hold), meta.leases_from.unwrap_or(0));
     let mut n_leases = 0;
-    // An older schema has no leases.
-    if meta.schema_version >= WORKER_LEASES {
-        let pool = || Expr::col(worker_lease::Column::Pool);
-        for (pools, rest_ms, is_sequences) in [
-            (pool().lt(FIRST_NAME), hold, true),
-            (pool().gte(FIRST_NAME), longest, false),
-        ] {
-            // A lease from a program with other bounds may be longer.
-            let longest_ms = longest_in(transaction, pools.clone()).await?;
-            let from_ms = clocks.after(Ord::max(rest_ms, longest_ms));
-            n_leases += void_in(transaction, pools, from_ms).await?;
-            if is_sequences {
-                leases_from_ms = Ord::max(leases_from_ms, from_ms);
-            }
+    let pool = || Expr::col(worker_lease::Column::Pool);
+    for (pools, rest_ms, is_sequences) in [
+        (pool().lt(FIRST_NAME), hold, true),
+        (pool().gte(FIRST_NAME), longest, false),
+    ] {
+        // A lease from a program with other bounds may be longer.
+        let longest_ms = longest_in(transaction, pools.clone()).await?;
+        let from_ms = clocks.after(Ord::max(rest_ms, longest_ms));
+        n_leases += void_in(transaction, pools, from_ms).await?;
+        if is_sequences {
+            leases_from_ms = Ord::max(leases_from_ms, from_ms);
         }
     }
     Ok(Voided {

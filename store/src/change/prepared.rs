@@ -144,7 +144,7 @@ pub(crate) async fn prepare(
     } else {
         Some(CreationBaseline::of(&meta))
     };
-    let baseline = baseline.ok_or(StoreError::WentBack)?;
+    let baseline = baseline.ok_or(StoreError::Unguarded)?;
     let (row, counter) = match model {
         None => (None, None),
         Some(model) => {

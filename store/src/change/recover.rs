@@ -16,6 +16,7 @@ use odometer_database::{
     failure::{Cause, StatementFailure},
     file_lock::FileLock,
     fitness::{DatabaseFitness, fitness_of},
+    server_mark::ServerMark,
     session::{DatabaseConnection, DatabaseTransaction},
     start_error::StartError,
     target::Target,
@@ -34,7 +35,7 @@ use crate::{
     },
     fitness, heartbeat,
     identity::DatabaseIdentity,
-    installation_id, meta_row,
+    installation_id, lineage, meta_row,
     rows::{
         catalog::{self, LIVE, NO_PERIOD},
         creation_baseline::version_at,
@@ -44,6 +45,9 @@ use crate::{
 
 /// Bounds the sequences of one step.
 const PAGE: u64 = 1000;
+/// Says why nothing can be said of a database that has no stamp.
+const NO_STAMP: &str = "--nothing-was-lost: this database has no stamp, so there is nothing to say; \
+                        give --skip N if it went back";
 /// Sets by how much the versions of counters and the numbers of windows rise at least. So nothing
 /// that was remembered from the time before fits any more.
 pub(crate) const VERSIONS: i64 = 1 << 40;
@@ -55,6 +59,15 @@ const MAX_NAMED: usize = 1000;
 /// Bounds the attempts if another transaction is in the way.
 const ATTEMPTS: u32 = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
+
+/// What an operator says that a database may have lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Up to this many steps of each sequence.
+    Steps(u64),
+    /// Nothing. The database is only on another server than before.
+    Nothing,
+}
 
 /// The outcome of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,14 +91,14 @@ pub struct Recovered {
     pub leases_from_ms: i64,
 }
 
-/// Lets every sequence of the database go on `n_steps` steps further. Changes nothing if
+/// Lets every sequence of the database go on above what may have been lost. Changes nothing if
 /// `is_dry_run`.
 ///
 /// # Errors
 /// The reason why nothing was changed.
 pub(crate) async fn recover(
     settings: &DatabaseSettings,
-    n_steps: u64,
+    loss: Loss,
     is_dry_run: bool,
 ) -> Result<Recovered, StartError> {
     let target = Target::parse(&settings.url)?;
@@ -95,32 +108,52 @@ pub(crate) async fn recover(
             file.display()
         )));
     }
-    let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
+    let lock = target.file.as_deref().map(FileLock::take).transpose()?;
+    let file = lock.as_ref().map(FileLock::mark);
     let acquire = settings.bounds.statement.acquire;
-    let identity = settings.identity.clone();
+    let (identity, is_lossless) = (settings.identity.clone(), settings.bounds.is_lossless);
+    let file_mark = file.map(|file| ServerMark::of_file(file.id()));
     let work = async |database: &DatabaseConnection| {
-        recover_fit(database, identity, n_steps, is_dry_run).await
+        recover_fit(
+            database,
+            (identity, is_lossless),
+            file_mark,
+            (loss, is_dry_run),
+        )
+        .await
     };
     // A recovery of very many sequences takes long, so its statements have no time limit.
-    DatabaseConnection::once(&target, acquire, None, Target::single, work).await?
+    let working = DatabaseConnection::once(&target, acquire, None, Target::single, work);
+    let recovered = working.await??;
+    if let Some(file) = file.filter(|_| !is_dry_run) {
+        // The state before the loss may be younger than the one that goes on from here.
+        file.forget();
+    }
+    Ok(recovered)
 }
 
 async fn recover_fit(
     database: &DatabaseConnection,
-    identity: DatabaseIdentity,
-    n_steps: u64,
-    is_dry_run: bool,
+    (identity, is_lossless): (DatabaseIdentity, bool),
+    file_mark: Option<ServerMark>,
+    (loss, is_dry_run): (Loss, bool),
 ) -> Result<Recovered, StartError> {
     // A new database in the place of a lost one is recovered before it gets its installation id.
-    let verdict = fitness::inspect(database.clone(), identity, true).await;
+    let verdict = fitness::inspect(database.clone(), identity, true, is_lossless).await;
     let verdict = verdict.unwrap_or_else(|error| fitness_of(&error.into()));
-    if !matches!(verdict, DatabaseFitness::Good { .. }) {
+    let DatabaseFitness::Good { has_marks, .. } = verdict else {
         return Err(verdict.into());
+    };
+    let server_mark = ServerMark::of(database.get_database_backend(), true);
+    let mark = file_mark.or(server_mark.filter(|_| has_marks));
+    if mark.is_none() && loss == Loss::Nothing {
+        return Err(StartError::Configuration(NO_STAMP.to_owned()));
     }
     let mut n_tried = 0;
     loop {
         n_tried += 1;
-        let failure = match Box::pin(recover_once(database, n_steps, is_dry_run)).await {
+        let failure = match Box::pin(recover_once(database, loss, mark.as_ref(), is_dry_run)).await
+        {
             Ok(outcome) => return outcome,
             Err(error) => StatementFailure::from(error),
         };
@@ -139,17 +172,41 @@ async fn recover_fit(
 /// Tries the recovery once. If a definition cannot be read, nothing is changed.
 async fn recover_once(
     database: &DatabaseConnection,
-    n_steps: u64,
+    loss: Loss,
+    mark: Option<&ServerMark>,
     is_dry_run: bool,
 ) -> Result<Result<Recovered, StartError>, DbErr> {
     let transaction = database.begin_read_committed().await?;
-    let recovered = recover_in(&transaction, n_steps).await;
+    let recovered = match loss {
+        Loss::Steps(n_steps) => recover_in(&transaction, n_steps, mark).await,
+        Loss::Nothing => stamp_in(&transaction, mark).await,
+    };
     transaction::end(transaction, recovered, |_| !is_dry_run).await
+}
+
+/// Stamps the database where it is now, and leaves all else as it is. A database without stamp is
+/// refused: it is older than its stamp, or has lost it.
+async fn stamp_in(
+    transaction: &DatabaseTransaction,
+    mark: Option<&ServerMark>,
+) -> Result<Recovered, TransactionError<StartError>> {
+    let Some(mark) = mark else {
+        return Ok(Recovered::default());
+    };
+    meta_row::lock_exclusively(transaction).await?;
+    let Some(branch) = lineage::branch_of(transaction).await? else {
+        return Err(TransactionError::Refused(StartError::Configuration(
+            NO_STAMP.to_owned(),
+        )));
+    };
+    lineage::stamp_in(transaction, mark, branch).await?;
+    Ok(Recovered::default())
 }
 
 async fn recover_in(
     transaction: &DatabaseTransaction,
     n_steps: u64,
+    mark: Option<&ServerMark>,
 ) -> Result<Recovered, TransactionError<StartError>> {
     let meta = meta_row::lock_exclusively(transaction).await?;
     let clocks = ClockPair::read(transaction).await?;
@@ -194,6 +251,9 @@ async fn recover_in(
         .filter(meta::Column::Id.eq(1))
         .exec(transaction)
         .await?;
+    if let Some(mark) = mark {
+        lineage::stamp_in(transaction, mark, lineage::new_branch()).await?;
+    }
     Ok(outcome)
 }
 

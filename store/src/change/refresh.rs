@@ -14,26 +14,26 @@ use odometer_core::name::SequenceName;
 use odometer_database::{
     complaint::Complaint,
     connection::{Connection, Contact},
-    database_clock,
-    failure::StatementFailure,
+    failure::{Cause, StatementFailure},
     monitor::Refresh,
     session::DatabaseConnection,
 };
 use odometer_process::metrics::DatabaseMetrics;
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, FromQueryResult, Iterable, JoinType, Order,
-    QueryTrait,
     sea_query::{Expr, ExprTrait, Query},
 };
 use tokio::sync::mpsc;
 
 use crate::{
     database::Database,
-    heartbeat::{self, Heartbeat},
-    meta_row,
+    heartbeat::{Heartbeat, ROW_GONE},
+    lineage::StampVerdict,
     outcome::{Changed, News, SeenRecovery},
     rows::catalog,
+    set_aside,
     settings::Source,
+    stamp_check::{COPIED, PROMOTED, StampCheck, StoreRead},
     worker_lease::baseline::SentAt,
 };
 
@@ -48,6 +48,9 @@ const NEWS_TIMEOUT: Duration = Duration::from_secs(1);
 const OLDER_RECOVERY: &str = "the last recovery of the store is older than one that this replica \
                               has seen, so the replica goes on refusing. If `odometer recover` ran \
                               since the store went back, its clock was behind: run it once more";
+/// Sets the least and the longest time between two looks while the database is doubted again and
+/// again. Each look doubles it.
+const WHILE_DOUBTED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// Sets the time between two removals of the rows that ended processes left.
 const BETWEEN_DELETIONS: Duration = Duration::from_secs(3600);
 
@@ -71,6 +74,7 @@ pub(crate) struct Refresher {
     deleted_old_at: Option<Instant>,
     has_complained: bool,
     older_recovery: Complaint,
+    stamp: StampCheck,
     counted: DatabaseMetrics,
 }
 
@@ -96,18 +100,42 @@ impl Refresher {
             deleted_old_at: None,
             has_complained: false,
             older_recovery: Complaint::default(),
+            stamp: StampCheck::of(database),
             counted: database.counted.clone(),
         }
     }
 
+    /// Returns the failure of a look on a connection that gives no marks. It was made to a standby,
+    /// which may be promoted by now, or a proxy loses them. If `renews`, all connections are replaced
+    /// by new ones.
+    fn unmarked(&self, renews: bool) -> StatementFailure {
+        if renews {
+            self.connection.renew();
+        }
+        let text = "the connection keeps no marks of the server: it was made to a standby, or a \
+                    proxy loses them";
+        StatementFailure::NotCommitted(Cause::Away(text.to_owned()))
+    }
+
     async fn poll(&mut self) -> Result<(), StatementFailure> {
-        let meta = self.read_meta().await?;
-        if meta.recovered_at > self.heartbeat.recovered_at() {
-            self.recover(&meta).await?;
-        } else if let Some(how) = self.what_went_back(&meta) {
-            let n_recoveries = self.heartbeat.n_recoveries();
-            self.heartbeat.note_went_back(n_recoveries, how);
-            self.complain_of_older_recovery(&meta);
+        let was_doubted = self.heartbeat.is_doubted();
+        if was_doubted {
+            // A connection that outlived the promotion of its standby gives no marks.
+            self.connection.renew();
+        }
+        let (read, verdict) = self.look().await?;
+        let meta = &read.meta;
+        match verdict {
+            None => self.judge(&read, None).await?,
+            Some(StampVerdict::Fits(branch)) => self.judge(&read, Some(branch)).await?,
+            Some(StampVerdict::Copied) => self.heartbeat.is_a_copy(COPIED),
+            Some(StampVerdict::Promoted) => self.heartbeat.is_a_copy(PROMOTED),
+            // Something is gone that this process has seen, or the stamp would have been written.
+            Some(StampVerdict::Restarted | StampVerdict::Unstamped) => {
+                let n_recoveries = self.heartbeat.n_recoveries();
+                self.heartbeat.note_went_back(n_recoveries, ROW_GONE);
+            }
+            Some(StampVerdict::Unmarked) => return Err(self.unmarked(!was_doubted)),
         }
         let raised = self
             .heartbeat
@@ -123,11 +151,43 @@ impl Refresher {
         self.delete_old().await
     }
 
-    fn what_went_back(&self, meta: &meta::Model) -> Option<&'static str> {
+    /// Decides what the database is whose stamp fits, on `branch`.
+    async fn judge(
+        &mut self,
+        read: &StoreRead,
+        branch: Option<i64>,
+    ) -> Result<(), StatementFailure> {
+        let meta = &read.meta;
+        if meta.recovered_at > self.heartbeat.recovered_at() {
+            return self.recover(meta, branch).await;
+        }
+        if let Some(how) = self.what_went_back(read, branch) {
+            let n_recoveries = self.heartbeat.n_recoveries();
+            self.heartbeat.note_went_back(n_recoveries, how);
+            self.complain_of_older_recovery(meta);
+            return Ok(());
+        }
+        if self.heartbeat.last_confirmed().is_none() {
+            // At the first contact the database was a copy, and it counts as whole since.
+            let (connection, time_limit) = (&self.connection, self.time_limit);
+            let establishing = self.heartbeat.establish(branch, connection, time_limit);
+            establishing.await?;
+        }
+        self.heartbeat.fits(branch);
+        Ok(())
+    }
+
+    fn what_went_back(&self, read: &StoreRead, branch: Option<i64>) -> Option<&'static str> {
+        let meta = &read.meta;
+        let known = self.heartbeat.branch();
         if meta.cluster_id != self.cluster_id {
             Some("it is another installation's than before")
         } else if meta.recovered_at < self.heartbeat.recovered_at() {
             Some("it does not know of its last recovery")
+        } else if self.heartbeat.has_fallen(read.beat) {
+            Some(ROW_GONE)
+        } else if branch.is_some() && known.is_some() && branch != known {
+            Some("it is on another branch of its history, and no recovery began that branch")
         } else if meta.definitions_version < self.told_up_to {
             Some("it does not know of changes that were made in it")
         } else {
@@ -149,15 +209,19 @@ impl Refresher {
     }
 
     /// Notes that `odometer recover` ran. From here on this replica trusts the store again.
-    async fn recover(&mut self, meta: &meta::Model) -> Result<(), StatementFailure> {
-        self.heartbeat
-            .establish(&self.connection, self.time_limit)
-            .await?;
+    async fn recover(
+        &mut self,
+        meta: &meta::Model,
+        branch: Option<i64>,
+    ) -> Result<(), StatementFailure> {
+        let (connection, time_limit) = (&self.connection, self.time_limit);
+        let establishing = self.heartbeat.establish(branch, connection, time_limit);
+        establishing.await?;
         // Some sequences may have been changed since, or while this replica refused. So all changes
         // are passed on again.
         self.told_up_to = 0;
         self.cluster_id.clone_from(&meta.cluster_id);
-        self.heartbeat.recovered(meta.recovered_at);
+        self.heartbeat.recovered(meta.recovered_at, branch);
         // This message does not wait behind news. News that was sent before it does not count after
         // it.
         let seen = SeenRecovery {
@@ -180,18 +244,17 @@ impl Refresher {
             .is_none_or(|deleted| deleted.elapsed() >= BETWEEN_DELETIONS);
         if is_due {
             let until = Instant::now() + self.time_limit;
-            self.connection.run(until, heartbeat::clear_old).await?;
+            self.connection.run(until, set_aside::clear_old).await?;
             self.deleted_old_at = Some(Instant::now());
         }
         Ok(())
     }
 
-    async fn read_meta(&self) -> Result<meta::Model, StatementFailure> {
+    async fn look(&self) -> Result<(StoreRead, Option<StampVerdict>), StatementFailure> {
         let sent = SentAt::read();
-        let until = sent.sent + self.time_limit;
-        let (meta, database_ms) = self.connection.run(until, read_meta).await?;
-        self.counted.note_skew(sent.skew_ms(database_ms));
-        Ok(meta)
+        let (read, verdict) = self.stamp.look().await?;
+        self.counted.note_skew(sent.skew_ms(read.now_ms));
+        Ok((read, verdict))
     }
 
     /// Passes on every sequence whose last change is above `told_up_to`.
@@ -240,11 +303,30 @@ impl Refresh for Refresher {
     /// Makes the first contact, before anything is reserved. Nothing is in memory yet, so the
     /// changes up to now are no news.
     async fn meet(&mut self) -> Result<(), StatementFailure> {
-        let meta = self.read_meta().await?;
+        let (read, verdict) = self.look().await?;
+        let meta = read.meta;
         self.heartbeat.met(meta.recovered_at);
-        self.heartbeat
-            .establish(&self.connection, self.time_limit)
-            .await?;
+        let branch = match verdict {
+            None => Some(None),
+            Some(StampVerdict::Fits(branch)) => Some(Some(branch)),
+            Some(StampVerdict::Copied) => {
+                self.heartbeat.is_a_copy(COPIED);
+                None
+            }
+            Some(StampVerdict::Promoted) => {
+                self.heartbeat.is_a_copy(PROMOTED);
+                None
+            }
+            Some(StampVerdict::Restarted | StampVerdict::Unstamped | StampVerdict::Unmarked) => {
+                return Err(self.unmarked(true));
+            }
+        };
+        if let Some(branch) = branch {
+            let (connection, time_limit) = (&self.connection, self.time_limit);
+            let establishing = self.heartbeat.establish(branch, connection, time_limit);
+            establishing.await?;
+            self.heartbeat.fits(branch);
+        }
         self.told_up_to = meta.definitions_version;
         self.cluster_id = meta.cluster_id;
         Ok(())
@@ -253,6 +335,8 @@ impl Refresh for Refresher {
     /// Polls until the program ends.
     async fn run(mut self) {
         let mut contact = self.connection.contact_changes();
+        let (least, longest) = WHILE_DOUBTED;
+        let mut while_doubted = least;
         loop {
             // Nothing can be read while the database is away. When it comes back, the poll runs at
             // once.
@@ -260,6 +344,7 @@ impl Refresh for Refresher {
                 return;
             }
             let next = Instant::now() + self.interval;
+            let was_doubted = self.heartbeat.is_doubted();
             match self.poll().await {
                 Ok(()) => self.has_complained = false,
                 Err(failure) if !std::mem::replace(&mut self.has_complained, true) => {
@@ -271,10 +356,25 @@ impl Refresh for Refresher {
                 }
                 Err(_) => {}
             }
+            while_doubted = match was_doubted || self.heartbeat.is_doubted() {
+                true => longest.min(while_doubted * 2),
+                false => least,
+            };
             let pause = tokio::time::sleep_until(next.into());
+            let asked = async {
+                self.connection.refresh.notified().await;
+                if while_doubted > least {
+                    tokio::time::sleep(while_doubted).await;
+                }
+            };
+            let doubted = async {
+                self.heartbeat.doubted().await;
+                tokio::time::sleep(while_doubted).await;
+            };
             tokio::select! {
                 () = pause => {}
-                () = self.connection.refresh.notified() => {}
+                () = asked => {}
+                () = doubted => {}
                 went = contact.wait_for(|now| *now != Contact::Up) => {
                     if went.is_err() {
                         return;
@@ -283,18 +383,6 @@ impl Refresh for Refresher {
             }
         }
     }
-}
-
-/// Reads the row of `meta`, and the database's clock (Unix ms).
-async fn read_meta(database: DatabaseConnection) -> Result<(meta::Model, i64), DbErr> {
-    let mut query = meta_row::plain().into_query();
-    query.expr_as(
-        database_clock::now(database.get_database_backend()),
-        "now_ms",
-    );
-    let row = meta_row::query(&database, &query).await?;
-    let meta = meta::Model::from_query_result(&row, "")?;
-    Ok((meta, row.try_get("", "now_ms")?))
 }
 
 /// A changed sequence, and the floor of its counter without period, if it has such a counter.

@@ -1,6 +1,6 @@
 //! Defines what a change is asked for, and what it keeps to in one database.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use odometer_core::{
     definition::{Definition, DefinitionChange, Stripe},
@@ -13,7 +13,7 @@ use odometer_process::{
 };
 
 use crate::{
-    database::Database, error::StoreError, heartbeat::HeartbeatGuard, outcome::Condition,
+    database::Database, error::StoreError, guard::HeartbeatGuard, outcome::Condition,
     rows::counter::SeenCounter,
 };
 
@@ -59,18 +59,20 @@ pub(crate) struct ChangeScope {
 }
 
 impl ChangeScope {
-    /// Returns the scope of a change in a database.
+    /// Returns the scope of a change in a database. While it is looked why the stamp does not fit,
+    /// waits, at most until `until`.
     ///
     /// # Errors
     /// As for [`Heartbeat::guard`](crate::heartbeat::Heartbeat::guard).
-    pub(crate) fn of(
+    pub(crate) async fn of(
         database: &Database,
         last_seen: Option<SeenCounter>,
+        until: Instant,
     ) -> Result<Self, StoreError> {
         Ok(Self {
             store: Arc::clone(&database.identity.label.store),
             stripe: database.stripe,
-            guard: database.heartbeat.guard()?,
+            guard: database.guard_by(until).await?,
             last_seen,
         })
     }

@@ -86,7 +86,6 @@ impl Writing<'_> {
         let after = &self.decision.altered.after;
         let row = SequenceRow {
             name,
-            kind: after.definition.kind,
             definition: after.definition.to_stored(),
             state: if after.is_live { LIVE } else { RETIRED },
             version: after.version,

@@ -12,7 +12,6 @@ use std::{
 };
 
 use entity::block;
-use migration::{Installed, JOURNAL_INDEX};
 use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
 use odometer_process::clock::now_ms;
 use sea_orm::{
@@ -55,7 +54,6 @@ const MAX_PAIRS_A_PAGE: usize = 100;
 
 #[derive(Default)]
 pub(crate) struct Overlaps {
-    has_index: bool,
     /// The last row that was read in this pass.
     position: Option<block::Model>,
     /// The row that reaches highest, among the rows of the same counter up to `position`.
@@ -80,12 +78,6 @@ impl Chore for Overlaps {
 
 impl Overlaps {
     async fn look_through(&mut self, database: &Database) -> Result<(), StatementFailure> {
-        if !self.has_index {
-            self.has_index = database.step(has_index).await?;
-            if !self.has_index {
-                return Ok(());
-            }
-        }
         if !self.walk(database).await? {
             self.look_at_the_latest(database).await?;
         }
@@ -188,11 +180,6 @@ impl Overlaps {
         let n_found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
         database.counted.journal_overlaps.set(f64::from(n_found));
     }
-}
-
-/// Returns whether the journal can be read in order without sorting it each time.
-async fn has_index(database: DatabaseConnection) -> Result<bool, DbErr> {
-    Installed::reaches(&database, JOURNAL_INDEX).await
 }
 
 /// Selects the rows that still count for any number, in the order of their numbers.

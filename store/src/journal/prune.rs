@@ -11,7 +11,6 @@ use std::{
 };
 
 use entity::{block, counter, sequence};
-use migration::{Installed, JOURNAL_INDEX};
 use odometer_core::period::Period;
 use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
 use odometer_process::{
@@ -101,9 +100,6 @@ async fn step(
     rule: RetentionRule,
     after: Option<block::Model>,
 ) -> Result<(u64, Option<block::Model>), DbErr> {
-    if !Installed::reaches(&database, JOURNAL_INDEX).await? {
-        return Ok((0, None));
-    }
     let retain = i64::try_from(rule.retain.as_millis()).unwrap_or(i64::MAX);
     let rows = oldest(&database, now_ms().saturating_sub(retain), after).await?;
     let more = u64::try_from(rows.len()) == Ok(STEP);

@@ -11,7 +11,7 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySel
 use crate::database::Database;
 use crate::error;
 use crate::error::StoreError;
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::HeartbeatGuard;
 use crate::journal::holders;
 use crate::meta_row;
 use crate::outcome::JournalBlock;
@@ -77,14 +77,10 @@ impl Database {
         key: &CounterKey,
         value: i64,
     ) -> Result<NumberTrace, StoreError> {
-        let guard = self.heartbeat.guard()?;
         let silence = holders::longest_silence(self.settings.definition_refresh);
-        let found = self
-            .several_times(&key.sequence, |database| {
-                find(database, guard.clone(), key.clone(), value, silence)
-            })
-            .await?;
-        self.check_heartbeat(&guard, found.look.heartbeat)?;
+        let read = |database, guard| find(database, guard, key.clone(), value, silence);
+        let reading = self.read_guarded(&key.sequence, read, |found| found.look.guard);
+        let found = reading.await?;
         let entry = found.look.entry.ok_or(StoreError::NotFound)?;
         entry.check_here()?;
         if entry.has_removed(&key.period) {
@@ -142,7 +138,7 @@ async fn find(
         .all(&database)
         .await?;
     rows.retain(|row| holds(row, value));
-    let living = holders::living(&database, &rows, guard.holder(), silence).await?;
+    let living = holders::living(&database, &rows, &guard.holder, silence).await?;
     // Read after the rows: if there is no recovery now, there was none when the rows were read.
     let meta = meta_row::read(meta_row::plain(), &database).await?;
     let look = counter_read::look(database, guard, key).await?;

@@ -38,7 +38,8 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::heartbeat::{Heartbeat, HeartbeatGuard};
+use crate::guard::HeartbeatGuard;
+use crate::heartbeat::Heartbeat;
 use crate::journal::{
     backlog::{Backlog, Pace},
     queue::Queue,
@@ -230,9 +231,12 @@ impl Writer {
         if let Some(outcome) = written.await? {
             return Ok(outcome);
         }
-        self.heartbeat.contradicted(&guard);
+        self.heartbeat.failed(&guard);
         self.connection.refresh.notify_one();
-        Ok(batch.forgotten())
+        if self.heartbeat.has_gone_back() {
+            return Ok(batch.forgotten());
+        }
+        Err(StatementFailure::NotCommitted(Cause::Busy))
     }
 
     fn count(&self, outcome: Outcome) {

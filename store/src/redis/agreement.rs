@@ -12,7 +12,6 @@ use std::{
 };
 
 use entity::{counter, replica};
-use migration::{Installed, REDIS_LIST};
 use odometer_database::{
     connection::Contact, database_clock, failure::StatementFailure, session::DatabaseConnection,
     start_error::StartError,
@@ -30,7 +29,6 @@ use super::server::Address;
 use crate::{
     database::Database,
     identity::DatabaseIdentity,
-    meta_row,
     rows::counter::outdate,
     settings::{DatabaseSettings, Fallback, RedisSettings},
 };
@@ -38,8 +36,6 @@ use crate::{
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::redis::agreement";
 
-/// The first migration whose binaries know of windows.
-const KNOWS_WINDOWS: i32 = REDIS_LIST;
 /// The record while the list or the fallback changes. No configuration agrees with it.
 const CHANGING: &str = "changing";
 /// The longest time between two looks while the replica does not agree with the record.
@@ -78,9 +74,6 @@ impl Agreement {
 
     /// Reads what the database has on record.
     async fn read(database: &impl ConnectionTrait) -> Result<Self, DbErr> {
-        if !Installed::reaches(database, REDIS_LIST).await? {
-            return Ok(Self(None));
-        }
         let query = Query::select().column("redis").from("meta").to_owned();
         match database.query_one(&query).await? {
             Some(row) => Ok(Self(row.try_get("", "redis")?)),
@@ -118,10 +111,6 @@ impl Agreement {
         let mut record = Query::update();
         record.table("meta").value("redis", self.0.clone());
         transaction.execute(&record).await?;
-        if self.0.is_some() {
-            // Binaries that know of no windows would take numbers next to an open window.
-            meta_row::keep_older_programs_out(&transaction, KNOWS_WINDOWS).await?;
-        }
         outdate()
             .filter(counter::Column::WindowOpen.eq(true))
             .exec(&transaction)

@@ -80,7 +80,7 @@ impl StrictReservation<'_> {
 
     /// Closes a window, also one that another replica opened.
     pub(crate) async fn close(&self, window: i64) -> Result<(), StoreError> {
-        let row = self.row()?;
+        let row = self.settled_row().await?;
         let database = &self.store.database;
         let closing = database
             .connection
@@ -118,7 +118,7 @@ impl StrictReservation<'_> {
         if left.ms > longest {
             // No lease lasts so long: the database's clock was set back. By our clock the lease is
             // over now.
-            let row = self.row()?;
+            let row = self.settled_row().await?;
             let ending = database.connection.run(self.retry.until, |connection| {
                 row.end_lease(connection, window, left.until)
             });

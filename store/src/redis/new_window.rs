@@ -79,7 +79,7 @@ impl StrictReservation<'_> {
         let count = granted(&known.definition, &demand, left, self.count);
         let length = length_of(&known.definition, count)?;
         let opening = Addition {
-            counter: self.row()?,
+            counter: self.settled_row().await?,
             revision: known.revision,
             seen: known.seen,
             length,

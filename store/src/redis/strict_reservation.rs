@@ -364,7 +364,13 @@ impl<'a> StrictReservation<'a> {
         let demand = self.demand(window.rate);
         let count = granted(&window.known.definition, &demand, left, missing);
         let (task, rate) = (self.window_task(), demand.rates.average());
-        let extending = task.extend(self.row()?, &window, rate, count, self.retry.until);
+        let extending = task.extend(
+            self.settled_row().await?,
+            &window,
+            rate,
+            count,
+            self.retry.until,
+        );
         match extending.await {
             Ok(Extended::Raised) => {
                 self.n_full = 0;
@@ -396,6 +402,12 @@ impl<'a> StrictReservation<'a> {
         let database = &self.store.database;
         let guard = database.heartbeat.guard()?;
         Ok(database.guarded(&self.request.key, &guard))
+    }
+
+    /// Returns the row for a statement that cannot be left out. Waits while the database is doubted.
+    pub(crate) async fn settled_row(&self) -> Result<GuardedCounter, StoreError> {
+        self.store.database.settled(self.retry.until).await;
+        self.row()
     }
 
     /// Counts what the failure of a statement on the row may have lost. The statement would have

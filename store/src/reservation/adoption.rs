@@ -32,7 +32,7 @@ use uuid::Uuid;
 
 use crate::{
     error::Attempted,
-    heartbeat::HeartbeatGuard,
+    guard::HeartbeatGuard,
     outcome::Resolved,
     reservation::{attempts::Reservation, request::Reserved},
     rows::block::rest_of,

@@ -30,7 +30,7 @@ use crate::Resolved;
 use crate::Want;
 use crate::database::Database;
 use crate::error::{self, Attempted, StoreError};
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::HeartbeatGuard;
 use crate::reservation::{
     counter_read::{self, ReadCounter, StrictIn},
     one_row,
@@ -138,7 +138,7 @@ impl<'a> Reservation<'a> {
     }
 
     async fn try_to_look(&mut self) -> Attempted<ReadCounter> {
-        let guard = self.begin()?;
+        let guard = self.begin().await?;
         self.known = None;
         self.read(&guard).await?;
         let known = self.known.take().ok_or(AttemptError::Conflict)?;
@@ -161,11 +161,11 @@ impl<'a> Reservation<'a> {
     }
 
     /// Checks that an attempt may begin, and returns the guard of its statements.
-    fn begin(&self) -> Result<HeartbeatGuard, StoreError> {
+    async fn begin(&self) -> Result<HeartbeatGuard, StoreError> {
         if !self.database.is_up() {
             return Err(StoreError::Unavailable);
         }
-        self.database.heartbeat.guard()
+        self.database.guard_by(self.retry.until).await
     }
 
     /// Ends the reservation with what an attempt gave, or waits before another attempt.
@@ -204,8 +204,8 @@ impl<'a> Reservation<'a> {
     /// # Errors
     /// A conflict if another attempt is needed, for example because another write came first.
     async fn attempt(&mut self) -> Attempted<Reserved> {
-        let guard = &self.begin()?;
-        self.recovered_at = guard.recovered_at();
+        let guard = &self.begin().await?;
+        self.recovered_at = guard.recovered_at;
         self.request.progress.count_attempt();
         self.reset_one_row().await?;
         // A remembered counter is no basis for an adoption, so the counter is read first.
@@ -255,7 +255,7 @@ impl<'a> Reservation<'a> {
                 counter_read::look(database, guard_copy, key)
             })
             .await?;
-        self.database.check_heartbeat(guard, look.heartbeat)?;
+        self.database.check(guard, look.guard)?;
         let Some(entry) = look.entry else {
             return Err(self.missing().into());
         };

@@ -1,6 +1,6 @@
 //! Reads a sequence, one of its counters and this replica's heartbeat, in one statement.
 
-use entity::{counter, meta, replica, sequence};
+use entity::{counter, meta, sequence};
 use odometer_core::period::CounterKey;
 use odometer_database::session::DatabaseConnection;
 
@@ -10,7 +10,7 @@ use sea_orm::{
 };
 
 use crate::Resolved;
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::{GuardRead, HeartbeatGuard};
 use crate::meta_row;
 use crate::rows::{
     catalog::{self, CatalogEntry},
@@ -21,9 +21,8 @@ use sea_orm::FromQueryResult;
 /// A sequence, one of its counters, and this replica's heartbeat, as they were at one moment.
 #[derive(Clone, Debug, FromQueryResult)]
 pub(crate) struct CounterRead {
-    /// `None` if the replica's row is gone.
-    #[sea_orm(from_alias = "beat")]
-    pub(crate) heartbeat: Option<i64>,
+    #[sea_orm(nested)]
+    pub(crate) guard: GuardRead,
     /// `None` if there is no sequence with this name.
     #[sea_orm(nested)]
     pub(crate) entry: Option<CatalogEntry>,
@@ -34,14 +33,11 @@ pub(crate) async fn look(
     guard: HeartbeatGuard,
     key: CounterKey,
 ) -> Result<CounterRead, DbErr> {
-    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(guard.holder());
     let of_the_name =
         Expr::col((sequence::Entity, sequence::Column::Name)).eq(key.sequence.as_str());
-    let query = catalog::select_entries()
-        .column((replica::Entity, replica::Column::Beat))
+    let mut query = catalog::select_entries()
         // `meta` always has one row, so the query finds a row even if the other tables have none.
         .from(meta::Entity)
-        .join(JoinType::LeftJoin, replica::Entity, own_row)
         .join(JoinType::LeftJoin, sequence::Entity, of_the_name)
         .join(
             JoinType::LeftJoin,
@@ -50,6 +46,7 @@ pub(crate) async fn look(
         )
         .and_where(meta::Column::Id.eq(1))
         .to_owned();
+    guard.read_in(&mut query);
     CounterRead::from_query_result(&meta_row::query(&database, &query).await?, "")
 }
 

@@ -22,7 +22,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, EntityTrait, QuerySelect, sea_q
 
 use crate::creation::Creation;
 use crate::error::{self, Attempted, StoreError};
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::HeartbeatGuard;
 use crate::reservation::attempts::Reservation;
 use crate::rows::{
     catalog,

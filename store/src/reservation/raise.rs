@@ -12,7 +12,7 @@ use sea_orm::{ColumnTrait, DbErr, QueryFilter, sea_query::Expr};
 
 use crate::{
     error::{Attempted, StoreError},
-    heartbeat::HeartbeatGuard,
+    guard::HeartbeatGuard,
     outcome::Resolved,
     reservation::{
         attempts::Reservation,

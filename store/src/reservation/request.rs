@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ::metrics::Gauge;
 use odometer_core::{
     block::Block,
     definition::{Definition, Order},
@@ -215,7 +214,7 @@ impl Unpublished {
     /// Wraps a block that no database knows, for the tests of the crates that issue numbers.
     #[doc(hidden)]
     pub fn for_tests(reserved: Reserved, metrics: Arc<Metrics>) -> Self {
-        let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let heartbeat = Heartbeat::unconnected("here");
         Self::new(reserved, Arc::new(heartbeat), metrics)
     }
 }

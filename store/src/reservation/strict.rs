@@ -11,7 +11,7 @@ use odometer_database::retry::AttemptError;
 use odometer_process::faults::{self, Fault};
 
 use crate::error::{Attempted, StoreError};
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::HeartbeatGuard;
 use crate::outcome::Resolved;
 use crate::reservation::{
     attempts::Reservation,

@@ -7,7 +7,7 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait},
 };
 
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::HeartbeatGuard;
 
 /// A counter as it was last seen. Both values only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromQueryResult)]

@@ -9,7 +9,7 @@ use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, FromQueryResult, sea_query::Query};
 
-use crate::{heartbeat::HeartbeatGuard, meta_row};
+use crate::{guard::HeartbeatGuard, meta_row};
 
 /// Sets how many versions of a counter belong to each millisecond between two recoveries. They are
 /// enough that no version that was ever seen comes again.

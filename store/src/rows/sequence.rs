@@ -1,8 +1,7 @@
 //! Writes the row of a sequence, or of a claim to a name.
 
 use entity::sequence;
-use migration::{Installed, WORKER_LEASES};
-use odometer_core::{definition::Kind, name::SequenceName};
+use odometer_core::name::SequenceName;
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::{
     clock::now_ms,
@@ -14,13 +13,9 @@ use sea_orm::{
     sea_query::{Expr, OnConflict},
 };
 
-use super::catalog::ELSEWHERE;
-use crate::meta_row;
-
 /// The values that are written to the row of a sequence.
 pub(crate) struct SequenceRow<'a> {
     pub(crate) name: &'a SequenceName,
-    pub(crate) kind: Kind,
     /// The definition as it is stored.
     pub(crate) definition: String,
     pub(crate) state: &'a str,
@@ -33,9 +28,8 @@ impl SequenceRow<'_> {
     /// Inserts the row.
     ///
     /// # Errors
-    /// A sequence with this name exists, the schema is too old, or the database failed.
+    /// A sequence with this name exists, or the database failed.
     pub(crate) async fn insert(self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
-        self.keep_older_programs_out(transaction).await?;
         let now = now_ms();
         let row = sequence::ActiveModel {
             name: Set(self.name.as_str().to_owned()),
@@ -58,9 +52,8 @@ impl SequenceRow<'_> {
     /// Writes the values over the row that is there.
     ///
     /// # Errors
-    /// The schema is too old, or the database failed.
+    /// The database failed.
     pub(crate) async fn update(self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
-        self.keep_older_programs_out(transaction).await?;
         let mut update = sequence::Entity::update_many()
             .col_expr(sequence::Column::Definition, Expr::val(self.definition))
             .col_expr(sequence::Column::State, Expr::val(self.state))
@@ -71,26 +64,6 @@ impl SequenceRow<'_> {
             update = update.col_expr(sequence::Column::PeriodsRemovedThrough, Expr::val(through));
         }
         update.exec(transaction).await?;
-        Ok(())
-    }
-
-    /// Refuses older programs from now on if the sequence is a snowflake sequence. Programs that do
-    /// not know worker ids would count such a sequence in blocks.
-    async fn keep_older_programs_out(
-        &self,
-        transaction: &DatabaseTransaction,
-    ) -> Result<(), DbErr> {
-        if self.kind != Kind::Snowflake || self.state == ELSEWHERE {
-            return Ok(());
-        }
-        let installed = Installed::read(transaction).await?;
-        let Some(installed) = installed.filter(|it| it.schema_version >= WORKER_LEASES) else {
-            let text = "the schema is too old for time-ordered sequences: run `odometer migrate`";
-            return Err(DbErr::Migration(text.to_owned()));
-        };
-        if installed.compatible_from < WORKER_LEASES {
-            meta_row::keep_older_programs_out(transaction, WORKER_LEASES).await?;
-        }
         Ok(())
     }
 }

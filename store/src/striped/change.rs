@@ -102,7 +102,8 @@ impl Store {
             if is_left_out(member) {
                 continue;
             }
-            let scope = self.scope_in(k, change)?;
+            let scope = self.scope_in(k, change, until).await?;
+            let guard = scope.guard.clone();
             let (participant, found) = open(member, Arc::clone(change), scope, until);
             match tokio::time::timeout_at(until.into(), found).await {
                 Ok(Ok(Ok(part))) => {
@@ -112,6 +113,7 @@ impl Store {
                 Ok(Ok(Err(StoreError::WentBack))) => {
                     return Err(member.database.name_went_back(&change.name).into());
                 }
+                Ok(Ok(Err(StoreError::Unguarded))) => return Err(member.database.failed(&guard)),
                 Ok(Ok(Err(error))) => return Err(error.into()),
                 // The participant failed or is silent. It is not waited for any longer.
                 Ok(Err(_)) | Err(_) => return Err(participant.why().await),
@@ -134,11 +136,16 @@ impl Store {
         Ok(altered)
     }
 
-    fn scope_in(&self, k: usize, change: &ChangeRequest) -> Attempted<ChangeScope> {
+    async fn scope_in(
+        &self,
+        k: usize,
+        change: &ChangeRequest,
+        until: Instant,
+    ) -> Attempted<ChangeScope> {
         let member = self.member(k)?;
         let last_seen = self.memory.view(&change.key(), k).seen;
-        let scope = ChangeScope::of(&member.database, last_seen);
-        Ok(scope.map_err(|_error| missing(member))?)
+        let scope = ChangeScope::of(&member.database, last_seen, until);
+        Ok(scope.await.map_err(|_error| missing(member))?)
     }
 
     /// Writes in every member, and then commits in every member.

@@ -25,7 +25,7 @@ use sea_orm::{
 use super::agreement::{Answers, MajorityAnswer, MemberEntry, is_steady, verdict};
 use crate::creation::{Creation, NewName, NewRow};
 use crate::error::StoreError;
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::HeartbeatGuard;
 use crate::reservation::{counter_read, stripe_constraints::Agreed};
 use crate::rows::catalog::{self, CatalogEntry, NO_PERIOD};
 use crate::store::Store;
@@ -158,26 +158,32 @@ impl Store {
         until: Instant,
     ) -> Result<Option<MemberEntry>, StoreError> {
         let member = self.member(k)?;
-        let guard = member.database.heartbeat.guard()?;
         if !member.is_well() {
+            // A member that went back says so.
+            member.database.heartbeat.guard()?;
             return Err(StoreError::Unavailable);
         }
-        let (key, guard_copy) = (key.clone(), guard.clone());
         let until = until.min(Instant::now() + LOOK);
-        let looking = member
-            .database
-            .connection
-            .run(until, |database| look_whole(database, guard_copy, key));
-        let (look, has_used_periods) = match looking.await {
-            Ok(looked) => looked,
-            Err(failure) => {
-                if !matches!(failure.cause(), Cause::Busy | Cause::Contention) {
-                    member.fail();
+        let (look, has_used_periods) = loop {
+            let guard = member.database.guard_by(until).await?;
+            let (key, guard_copy) = (key.clone(), guard.clone());
+            let looking = member
+                .database
+                .connection
+                .run(until, |database| look_whole(database, guard_copy, key));
+            let looked = match looking.await {
+                Ok(looked) => looked,
+                Err(failure) => {
+                    if !matches!(failure.cause(), Cause::Busy | Cause::Contention) {
+                        member.fail();
+                    }
+                    return Err(StoreError::Unavailable);
                 }
-                return Err(StoreError::Unavailable);
+            };
+            if member.database.counts(&guard, looked.0.guard, until)? {
+                break looked;
             }
         };
-        member.database.check_heartbeat(&guard, look.heartbeat)?;
         let Some(entry) = look.entry else {
             return Ok(None);
         };
@@ -224,7 +230,8 @@ impl Store {
         let mut n_created = 0;
         for k in &answers.answered {
             let member = self.member(*k)?;
-            let Ok(guard) = member.database.heartbeat.guard() else {
+            let until = until.min(Instant::now() + LOOK);
+            let Ok(guard) = member.database.guard_by(until).await else {
                 continue;
             };
             let above = self.memory.view(&key, *k).seen;
@@ -234,11 +241,12 @@ impl Store {
                 definition: Arc::clone(template),
                 row: NewRow::Sequence { above },
             };
-            let until = until.min(Instant::now() + LOOK);
             let creating = member.database.create_once(new, guard.clone(), until);
             match creating.await {
                 Ok(Creation::Created(_)) => n_created += 1,
-                Ok(Creation::Contradicted) => member.database.heartbeat.contradicted(&guard),
+                Ok(Creation::Contradicted) => {
+                    let _why = member.database.failed(&guard);
+                }
                 Ok(Creation::TooLow | Creation::MissingCounter | Creation::Refused(_)) => {
                     return Err(StoreError::WentBack);
                 }

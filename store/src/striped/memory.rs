@@ -205,12 +205,10 @@ impl CounterMemory {
 mod tests {
     use std::collections::HashMap;
 
-    use ::metrics::Gauge;
-
     use super::*;
 
     fn memory(n: usize) -> CounterMemory {
-        let heartbeat = || Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let heartbeat = || Heartbeat::unconnected("here");
         CounterMemory::new((0..n).map(|_| Arc::new(heartbeat())).collect())
     }
 
@@ -229,7 +227,7 @@ mod tests {
         assert!(!memory.admits(&name, &other));
         memory.learn(&name, &Arc::new(other), 4);
         assert_eq!(memory.agreed(&name).unwrap().version, 3);
-        memory.heartbeats[1].recovered(Some(1));
+        memory.heartbeats[1].recovered(Some(1), None);
         assert!(memory.agreed(&name).is_none());
     }
 

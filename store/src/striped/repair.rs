@@ -15,7 +15,7 @@ use super::agreement::MemberEntry;
 use crate::change::counters;
 use crate::creation::{self, Creation, NewName, NewRow};
 use crate::error::{self, StoreError};
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::HeartbeatGuard;
 use crate::reservation::stripe_constraints::counts_alike;
 use crate::rows::{
     catalog::{self, CatalogEntry},
@@ -55,7 +55,7 @@ impl Store {
         let member = self.member(k)?;
         let key = CounterKey::whole(name.clone());
         let seen = self.memory.view(&key, k).seen;
-        let guard = member.database.heartbeat.guard()?;
+        let guard = member.database.guard_by(until).await?;
         let repair = Repair {
             new: NewName {
                 name: name.clone(),
@@ -78,8 +78,9 @@ impl Store {
             .run(until, |database| repair.run(database));
         let repaired = repairing.await;
         let creation = repaired.map_err(|failure| error::unexpected(name, &failure))?;
-        member.database.check_created(name, &guard, creation)?;
-        Ok(())
+        let checked = member.database.check_created(name, &guard, creation);
+        let checked = checked.map(|_created| ());
+        checked.map_err(|error| error.untried(StoreError::Unavailable))
     }
 }
 
@@ -145,7 +146,6 @@ impl Repair {
         let removed_through = &self.of.periods_removed_through;
         let replacing = SequenceRow {
             name,
-            kind: definition.kind,
             definition: self.of.definition.clone(),
             state: &self.of.state,
             version: self.of.definition_version.max(row.version),

@@ -207,8 +207,7 @@ impl Refusal for LeaseError {
             | Self::OtherWidth { .. }
             | Self::ClockAhead { .. }
             | Self::TooManyPools { .. }
-            | Self::NotOfTheLease { .. }
-            | Self::OldSchema => 5,
+            | Self::NotOfTheLease { .. } => 5,
             Self::NoneUsable { .. } => 4,
             Self::WentBack => 3,
             Self::Deadline => 2,

@@ -1,14 +1,12 @@
-//! Repeats the attempts of one call, and checks what an attempt reads: the schema, the clocks, the
-//! heartbeat, and the row.
+//! Repeats the attempts of one call, and checks what an attempt reads: the clocks, the guard, and
+//! the row.
 
-use std::{future::Future, sync::atomic::Ordering, time::Instant};
+use std::{future::Future, time::Instant};
 
 use entity::worker_lease;
-use migration::{Installed, WORKER_LEASES};
 use odometer_database::{
     failure::{Cause, StatementFailure},
     retry::{AttemptError, Retry},
-    session::DatabaseConnection,
 };
 
 use super::{
@@ -19,7 +17,7 @@ use super::{
 };
 use crate::database::Database;
 use crate::error::StoreError;
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::HeartbeatGuard;
 
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::worker_lease::attempt";
@@ -84,9 +82,12 @@ impl Database {
         let mut call = UncertainCall::default();
         let mut n_conflicts = 0;
         loop {
-            let outcome = match self.know_leases(until).await {
-                Ok(()) => attempt(n_conflicts).await,
-                Err(error) => Err(error),
+            let outcome = match self.is_up() {
+                true => {
+                    self.settled(until).await;
+                    attempt(n_conflicts).await
+                }
+                false => Err(LeaseError::Unavailable.into()),
             };
             n_conflicts += u32::from(matches!(outcome, Err(AttemptError::Conflict)));
             let judge = |failure: &StatementFailure| {
@@ -114,44 +115,24 @@ impl Database {
             return Err(LeaseError::Deadline);
         }
         if let Cause::Denied(text) | Cause::Server(text) = cause {
-            // The schema may have changed by now.
-            self.knows_leases.store(false, Ordering::Release);
             tracing::error!(target: TARGET, error = %text, "the database refuses a statement about a worker id");
         }
         Err(LeaseError::Unavailable)
     }
 
-    /// Checks that the database answers and that its schema has leases. The schema is read until it
-    /// was once found to have them.
+    /// Returns a guard.
     ///
     /// # Errors
-    /// `Unavailable`, `OldSchema`, or the failure of the read.
-    pub(crate) async fn know_leases(&self, until: Instant) -> LeaseAttempted<()> {
-        if !self.is_up() {
-            return Err(LeaseError::Unavailable.into());
-        }
-        if self.knows_leases.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let read = self
-            .connection
-            .run(until, |database: DatabaseConnection| async move {
-                Installed::read(&database).await
-            });
-        let installed = read.await.map_err(certain)?;
-        if installed.is_none_or(|installed| installed.schema_version < WORKER_LEASES) {
-            return Err(LeaseError::OldSchema.into());
-        }
-        self.knows_leases.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    pub(crate) fn guard(&self) -> Result<HeartbeatGuard, LeaseError> {
+    /// `WentBack`, or another attempt, which waits for the look that tells why a guard did not hold.
+    pub(crate) fn guard(&self) -> LeaseAttempted<HeartbeatGuard> {
+        let was_doubted = self.heartbeat.is_doubted();
         self.heartbeat.guard().map_err(|error| {
             if matches!(error, StoreError::WentBack) {
-                LeaseError::WentBack
+                LeaseError::WentBack.into()
+            } else if was_doubted || self.heartbeat.is_doubted() {
+                AttemptError::Again
             } else {
-                LeaseError::Unavailable
+                LeaseError::Unavailable.into()
             }
         })
     }
@@ -166,13 +147,18 @@ impl Database {
         read: &LeaseRead,
         guard: HeartbeatGuard,
         sent: SentAt,
-    ) -> Result<LeaseBaseline, LeaseError> {
+    ) -> LeaseAttempted<LeaseBaseline> {
         let clock = DatabaseTime::of_a_look(read.now_ms, sent);
         self.note_clock(clock.skew_ms);
-        let kept = self.check_heartbeat(&guard, read.heartbeat);
-        kept.map_err(|_went_back| LeaseError::WentBack)?;
+        self.check(&guard, read.guard)
+            .map_err(|error| match error {
+                AttemptError::Final(_) => AttemptError::Final(LeaseError::WentBack),
+                AttemptError::Conflict | AttemptError::Again | AttemptError::Failed(_) => {
+                    AttemptError::Again
+                }
+            })?;
         self.known
-            .saw(read.now_ms, read.recovery_mark, sent, guard.n_recoveries());
+            .saw(read.now_ms, read.recovery_mark, sent, guard.n_recoveries);
         Ok(LeaseBaseline {
             stripe: self.identity.stripe,
             sent,
@@ -186,7 +172,7 @@ impl Database {
     /// remembered.
     pub(crate) fn remembered_baseline(&self, guard: HeartbeatGuard) -> Option<LeaseBaseline> {
         let sent = SentAt::read();
-        let (clock, recovery_mark) = self.known.clock(sent, guard.n_recoveries())?;
+        let (clock, recovery_mark) = self.known.clock(sent, guard.n_recoveries)?;
         Some(LeaseBaseline {
             stripe: self.identity.stripe,
             sent,
@@ -222,7 +208,7 @@ impl Database {
         baseline: &LeaseBaseline,
     ) -> LeaseAttempted<()> {
         let version = row.map_or(0, |row| row.version);
-        let (n_recoveries, sent) = (baseline.guard.n_recoveries(), baseline.sent.sent);
+        let (n_recoveries, sent) = (baseline.guard.n_recoveries, baseline.sent.sent);
         match self
             .unconfirmed_leases
             .judge(id, version, n_recoveries, sent)

@@ -13,7 +13,7 @@ use odometer_process::{
 use sea_orm::FromQueryResult;
 
 use super::lease::{LONGEST_TTL, LeaseError, LeaseGrant, LeaseKey, MAX_AHEAD_MS, millis};
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::HeartbeatGuard;
 
 /// What a statement goes by. It was read just before, or is remembered from an earlier look. If it
 /// does not hold any more when the statement runs, the statement does nothing.

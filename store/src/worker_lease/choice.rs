@@ -11,7 +11,7 @@ use super::{
     lease::{LeaseError, LeaseWanted, MAX_POOLS, Share, WorkerChoice, signed, unsigned, workers},
     look::{self, PoolSummary},
 };
-use crate::heartbeat::HeartbeatGuard;
+use crate::guard::HeartbeatGuard;
 
 /// The most ids to choose among after conflicts.
 const MAX_SPREAD: u32 = 64;

@@ -4,7 +4,6 @@
 use std::{future::Future, sync::Arc, time::Instant};
 
 use entity::worker_lease;
-use migration::WORKER_LEASES;
 use odometer_database::{
     failure::{Cause, StatementFailure},
     retry::AttemptError,
@@ -24,7 +23,7 @@ use super::{
     look, statements,
     token::Token,
 };
-use crate::{database::Database, meta_row};
+use crate::database::Database;
 
 /// A call for a lease that is under way in one database.
 struct LeaseCall {
@@ -76,7 +75,7 @@ impl Database {
             worker: unsigned(row.worker),
             token: call.token.clone(),
             version: row.version,
-            n_recoveries: baseline.guard.n_recoveries(),
+            n_recoveries: baseline.guard.n_recoveries,
             store: self.identity.source.store.into(),
         }
     }
@@ -125,13 +124,6 @@ impl Database {
         };
         let id = (&call.wanted.pool, unsigned(worker));
         self.check_row(id, row.as_ref(), &baseline)?;
-        if pool.read.compatible_from < WORKER_LEASES {
-            // The recovery of an older program voids no leases.
-            let raising = self.connection.run(call.until, |database| async move {
-                meta_row::keep_older_programs_out(&database, WORKER_LEASES).await
-            });
-            raising.await.map_err(certain)?;
-        }
         self.take(call, worker, version, row.as_ref(), baseline)
             .await
     }
@@ -145,10 +137,10 @@ impl Database {
         if wanted.choice != WorkerChoice::Any {
             return Ok(None);
         }
-        let (guard, pool) = (self.guard()?, wanted.pool.key());
-        let former = self
-            .known
-            .former(&pool, &wanted.holder, guard.n_recoveries());
+        let guard = self.guard();
+        let guard = guard.map_err(|error| error.untried(LeaseError::Unavailable))?;
+        let pool = wanted.pool.key();
+        let former = self.known.former(&pool, &wanted.holder, guard.n_recoveries);
         let (Some(row), Some(baseline)) = (former, self.remembered_baseline(guard)) else {
             return Ok(None);
         };
@@ -192,7 +184,7 @@ impl Database {
         let key = self.key_of(call, &written, &baseline);
         let (row, conditions) = (written.clone(), baseline.clone());
         let is_new = seen.is_none();
-        let n_recoveries = baseline.guard.n_recoveries();
+        let n_recoveries = baseline.guard.n_recoveries;
         let writing = self.write_lease(call.until, &written, n_recoveries, |database| async move {
             if is_new {
                 statements::create(database, row, conditions).await
@@ -242,7 +234,7 @@ impl Database {
 
     /// Says whether this holder had an id here that is free now. Also says no if that is not known.
     pub(crate) async fn has_former(&self, wanted: &LeaseWanted, until: Instant) -> bool {
-        if self.know_leases(until).await.is_err() {
+        if !self.is_up() {
             return false;
         }
         let (pool, holder) = (wanted.pool.key(), wanted.holder.to_string());

@@ -182,9 +182,6 @@ pub enum LeaseError {
     /// The time that is given back was not part of the lease.
     #[error("`unused_from_ms` has to lie in the time of the lease, from {from_ms} to {until_ms}.")]
     NotOfTheLease { from_ms: i64, until_ms: i64 },
-    /// The schema knows no leases yet.
-    #[error("The database's schema knows no worker ids yet: run `odometer migrate`.")]
-    OldSchema,
     #[error("The database gives no worker ids now; try again.")]
     Unavailable,
     /// The attempts or the time are used up.

@@ -1,7 +1,5 @@
 //! Lists the rows of a pool.
 
-use std::time::Instant;
-
 use entity::worker_lease;
 use odometer_database::session::DatabaseConnection;
 use sea_orm::{
@@ -26,9 +24,9 @@ impl Database {
         after: Option<u32>,
         limit: u64,
     ) -> Result<Vec<LeaseRow>, LeaseError> {
-        let until = Instant::now() + self.settings.deadline;
-        let known = self.know_leases(until).await;
-        known.map_err(|error| error.untried(LeaseError::Unavailable))?;
+        if !self.is_up() {
+            return Err(LeaseError::Unavailable);
+        }
         let reading = self.attempts(Repeat::Any, |database| {
             rows(database, pool.key(), after.map_or(-1, signed), limit)
         });

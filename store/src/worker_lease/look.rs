@@ -1,6 +1,6 @@
 //! Reads what is needed before a worker id is leased, renewed or given back.
 
-use entity::{meta, replica, worker_lease};
+use entity::{meta, worker_lease};
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
@@ -10,7 +10,11 @@ use sea_orm::{
 };
 
 use super::{baseline::LeaseRecoveryMark, lease::signed};
-use crate::{heartbeat::HeartbeatGuard, meta_row, rows::creation_baseline::version_at};
+use crate::{
+    guard::{GuardRead, HeartbeatGuard},
+    meta_row,
+    rows::creation_baseline::version_at,
+};
 
 /// A pool that was not used for this long, in milliseconds, does not count.
 const OF_LATE_MS: i64 = 86_400_000;
@@ -20,14 +24,10 @@ const OF_LATE_MS: i64 = 86_400_000;
 pub(crate) struct LeaseRead {
     /// The database's clock (Unix ms).
     pub(crate) now_ms: i64,
-    /// This replica's heartbeat, which shows that the database has not gone back. `None` if its row
-    /// is gone.
-    #[sea_orm(from_alias = "beat")]
-    pub(crate) heartbeat: Option<i64>,
+    #[sea_orm(nested)]
+    pub(crate) guard: GuardRead,
     #[sea_orm(nested)]
     pub(crate) recovery_mark: LeaseRecoveryMark,
-    /// The oldest program that can work with the database, by its schema.
-    pub(crate) compatible_from: i32,
 }
 
 /// What is read of a pool, in one statement.
@@ -96,19 +96,17 @@ pub(crate) async fn read_lease(
 
 /// Selects what each look reads of the database.
 fn of_the_database(backend: DbBackend, guard: &HeartbeatGuard) -> SelectStatement {
-    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(guard.holder());
-    Query::select()
+    let mut query = Query::select()
         .expr_as(database_clock::now(backend), "now_ms")
         .columns([
             (meta::Entity, meta::Column::LeasesFrom),
             (meta::Entity, meta::Column::RecoveredAt),
-            (meta::Entity, meta::Column::CompatibleFrom),
         ])
-        .column((replica::Entity, replica::Column::Beat))
         .from(meta::Entity)
-        .join(JoinType::LeftJoin, replica::Entity, own_row)
         .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1))
-        .to_owned()
+        .to_owned();
+    guard.read_in(&mut query);
+    query
 }
 
 /// Says whether a holder had an id that is free.

@@ -16,7 +16,7 @@ use super::{
     lease::{LeaseError, LeaseGrant, LeaseKey, millis, signed},
     look, statements,
 };
-use crate::{database::Database, heartbeat::HeartbeatGuard};
+use crate::{database::Database, guard::HeartbeatGuard};
 
 /// A call to end a lease that is under way.
 struct EndCall<'a> {
@@ -61,7 +61,7 @@ impl Database {
         until: Instant,
     ) -> LeaseAttempted<LeaseGrant> {
         let guard = self.guard()?;
-        let remembered = self.remembered_lease(key, guard.n_recoveries());
+        let remembered = self.remembered_lease(key, guard.n_recoveries);
         if let (Some(row), Some(baseline)) = (remembered, self.remembered_baseline(guard)) {
             match self.renew(key, row, ttl, baseline, until).await {
                 Err(AttemptError::Conflict) => {}
@@ -97,7 +97,7 @@ impl Database {
             ..seen
         };
         let (row, conditions) = (written.clone(), baseline.clone());
-        let n_recoveries = baseline.guard.n_recoveries();
+        let n_recoveries = baseline.guard.n_recoveries;
         self.write_lease(until, &written, n_recoveries, |database| {
             statements::renew(database, row, conditions)
         })
@@ -136,7 +136,7 @@ impl Database {
         // After a conflict, what is remembered may be the renewal that this call met. Its caller may
         // use the time that is called unused here, so only a look tells how much time is free.
         let has_met = n_conflicts > 0 || call.is_otherwise.load(Ordering::Relaxed);
-        let remembered = self.remembered_lease(call.key, guard.n_recoveries());
+        let remembered = self.remembered_lease(call.key, guard.n_recoveries);
         let remembered = remembered.filter(|row| !has_met && is_in(row, unused_from_ms));
         if let Some(row) = remembered {
             match self.end(row, unused_from_ms, guard, until).await {
@@ -180,7 +180,7 @@ impl Database {
             version: seen.version.saturating_add(1),
             ..seen
         };
-        let (row, n_recoveries) = (written.clone(), guard.n_recoveries());
+        let (row, n_recoveries) = (written.clone(), guard.n_recoveries);
         self.write_lease(until, &written, n_recoveries, |database| {
             statements::end(database, row, until_ms, guard)
         })
@@ -209,7 +209,7 @@ impl Database {
         });
         let (read, row) = looking.await.map_err(certain)?;
         let baseline = self.check_read(&read, guard, sent)?;
-        let n_recoveries = baseline.guard.n_recoveries();
+        let n_recoveries = baseline.guard.n_recoveries;
         let version = row.as_ref().map_or(0, |row| row.version);
         if version < key.least_version(n_recoveries) {
             self.note_lease_went_back(n_recoveries);

@@ -13,7 +13,7 @@ use sea_orm::{
 };
 
 use super::{baseline::LeaseBaseline, lease::MAX_AHEAD_MS, look};
-use crate::{heartbeat::HeartbeatGuard, meta_row, rows::conditional_insert::insert_if};
+use crate::{guard::HeartbeatGuard, meta_row, rows::conditional_insert::insert_if};
 
 impl LeaseBaseline {
     /// Builds the condition that `meta`'s row is as it was seen, and lets leases begin at

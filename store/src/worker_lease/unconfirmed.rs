@@ -186,7 +186,6 @@ async fn versions(
 mod tests {
     use std::time::Duration;
 
-    use ::metrics::Gauge;
     use odometer_core::name::SequenceName;
 
     use crate::worker_lease::{token::Token, unconfirmed::*};
@@ -213,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_remembered_until_a_later_beat_is_confirmed() {
-        let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let heartbeat = Heartbeat::unconnected("here");
         let given = UnconfirmedLeases::default();
         given.note(&key(3, 7, 0), &heartbeat);
         assert_eq!(version(&given, 3, 0), 7);
@@ -229,13 +228,13 @@ mod tests {
         given.forget(&id, 7);
         assert_eq!(version(&given, 3, 0), 0);
         given.note(&key(4, 1, 0), &heartbeat);
-        heartbeat.recovered(Some(1));
+        heartbeat.recovered(Some(1), None);
         assert!(given.due(&heartbeat).is_empty(), "a recovery voids it");
     }
 
     #[test]
     fn what_was_written_after_a_row_was_read_is_no_reason_to_distrust_it() {
-        let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let heartbeat = Heartbeat::unconnected("here");
         let given = UnconfirmedLeases::default();
         let billing = key(3, 0, 0).pool;
         let before = Instant::now();
@@ -258,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_an_older_era_says_late_hides_nothing_of_a_newer_one() {
-        let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let heartbeat = Heartbeat::unconnected("here");
         let given = UnconfirmedLeases::default();
         given.note(&key(3, 2, 1), &heartbeat);
         given.note(&key(3, 9, 0), &heartbeat);
@@ -267,9 +266,9 @@ mod tests {
 
     #[test]
     fn a_look_from_before_a_recovery_says_nothing_of_the_time_after_it() {
-        let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let heartbeat = Heartbeat::unconnected("here");
         let n_recoveries = heartbeat.n_recoveries();
-        heartbeat.recovered(Some(1));
+        heartbeat.recovered(Some(1), None);
         heartbeat.note_went_back(n_recoveries, "a lease is gone");
         assert!(!heartbeat.has_gone_back());
         heartbeat.note_went_back(heartbeat.n_recoveries(), "a lease is gone");

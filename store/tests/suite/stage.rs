@@ -10,8 +10,8 @@ use odometer_core::{
 };
 use odometer_process::{metrics::Metrics, secret::Secret};
 use odometer_store::{
-    Act, Altered, BlockFate, ChangeRequest, Condition, Contact, Durability, Fallback, OpenFor,
-    Recovered, ReservationProgress, ReserveRequest, Reserved, Resolved, StatementBounds,
+    Act, Altered, BlockFate, ChangeRequest, Condition, Contact, Durability, Fallback, Loss,
+    OpenFor, Recovered, ReservationProgress, ReserveRequest, Reserved, Resolved, StatementBounds,
     StoreError, StoreLimits, StoreSettings, Stores, StoresSettings, Want,
 };
 use odometer_tests::{Backend, Proxy, Server, TestDatabase, wait};
@@ -259,7 +259,7 @@ async fn resolve_or_create(store: &Arc<Stores>) -> Result<Resolved, StoreError> 
 
 /// A recovery of every store of `settings`.
 pub(crate) async fn recover(settings: &StoresSettings, n_steps: u64) -> Recovered {
-    let outcomes = odometer_store::recover(settings, None, n_steps, false).await;
+    let outcomes = odometer_store::recover(settings, None, Loss::Steps(n_steps), false).await;
     let mut outcomes = outcomes.expect("there is such a store");
     let (_name, outcome) = outcomes.pop().expect("there is one database");
     outcome.expect("the database is recovered")
@@ -309,6 +309,7 @@ pub(crate) fn settings(url: &str, statement: Duration) -> StoresSettings {
             journal_queue: 1000,
             journal_retain: Duration::from_secs(86_400),
             durability: Durability::Full,
+            is_lossless: false,
             migrate: false,
             definition_refresh: Duration::from_secs(1),
         },

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{LIMIT, Stage, refusal, window};
 use crate::{
     guarantees::went_back,
-    support::{Backend, Client, Ledger, Options, Program, for_each_server, wait},
+    support::{Backend, Client, Ledger, Options, Program, Range, Reply, for_each_server, wait},
 };
 
 const SEQUENCE: &str = "back";
@@ -19,7 +19,9 @@ for_each_server!(a_restored_database_repeats_no_number_of_a_redis_that_was_empti
 
 async fn a_restored_database_repeats_no_number_of_a_redis_that_was_emptied(backend: Backend) {
     let stage = Stage::new(backend, "none").await;
-    let (programs, highest) = restored(&stage, Program::options()).await;
+    // Heartbeats show that the dump was restored, also if no stamp does.
+    let options = Program::options().without_guards("no-stamp");
+    let (programs, highest) = restored(&stage, options).await;
     let clients: Vec<Client> = programs.iter().map(Program::client).collect();
     for client in &clients {
         // A restore that replaces one table after the other may look like an outage at first.
@@ -112,6 +114,74 @@ async fn without_looking_back_an_emptied_redis_repeats_numbers(backend: Backend)
     })
     .await;
     assert!(again <= highest, "the check finds nothing: {again}");
+}
+
+for_each_server!(a_copy_gives_no_number_of_a_redis_that_was_emptied);
+
+async fn a_copy_gives_no_number_of_a_redis_that_was_emptied(backend: Backend) {
+    let stage = Stage::new(backend, "none").await;
+    let (options, highest) = emptied_with_a_copy(&stage, Program::options()).await;
+    let young = options.start().await;
+    let client = young.client();
+    let code = wait::until("it is refused", LIMIT, async || {
+        let code = refusal(&client, SEQUENCE).await.expect("nothing is given");
+        (code != "store_unavailable").then_some(code)
+    })
+    .await;
+    assert_eq!(code, "store_went_back");
+    let recovered = options.run(&["recover", "--yes", "--skip", SKIP]);
+    assert_eq!(recovered.code, Some(0), "{recovered}");
+    let path = format!("/v1/sequences/{SEQUENCE}/next");
+    let number = wait::until("it serves again", LIMIT, async || {
+        let reply = client.post(&path).await.expect("a reply");
+        (reply.status == 200).then(|| reply.number())
+    })
+    .await;
+    assert!(number > highest, "{number} after {highest}");
+}
+
+for_each_server!(without_its_stamp_a_copy_repeats_numbers_of_redis);
+
+async fn without_its_stamp_a_copy_repeats_numbers_of_redis(backend: Backend) {
+    let stage = Stage::new(backend, "none").await;
+    let options = Program::options().without_guards("no-stamp");
+    let (options, highest) = emptied_with_a_copy(&stage, options).await;
+    let young = options.start_ready().await;
+    let again = wait::until("it serves", LIMIT, async || {
+        let path = format!("/v1/sequences/{SEQUENCE}/next");
+        let reply = young.client().post(&path).await.expect("a reply");
+        (reply.status == 200).then(|| reply.number())
+    })
+    .await;
+    assert!(again <= highest, "the check finds nothing: {again}");
+}
+
+/// Loses the last windows while no replica runs: the database is a copy, whose stamp another server
+/// wrote, and Redis is empty. Returns the options of the next replica, and the highest number that
+/// was issued.
+async fn emptied_with_a_copy(stage: &Stage, options: Options) -> (Options, i64) {
+    let options = stage.options(options);
+    let mut program = options.start_ready().await;
+    let client = program.client();
+    client.define(SEQUENCE, &json!({"order": "strict"})).await;
+    let first = client.next(SEQUENCE).await;
+    assert_eq!(stage.redis.ask(&["FLUSHALL"]), "OK");
+    let highest = wait::until("it is served from a new window", LIMIT, async || {
+        let path = format!("/v1/sequences/{SEQUENCE}/next?count=1000");
+        let reply = client.post(&path).await.expect("a reply");
+        let last = |reply: &Reply| reply.numbers().iter().map(Range::last).max();
+        (reply.status == 200).then(|| last(&reply).expect("a thousand numbers"))
+    })
+    .await;
+    program.kill();
+    for statement in [
+        format!("UPDATE counter SET next_value = {first} WHERE sequence = '{SEQUENCE}'"),
+        "UPDATE lineage SET server = 'another one'".to_owned(),
+    ] {
+        stage.database.execute(&statement).await;
+    }
+    assert_eq!(stage.redis.ask(&["FLUSHALL"]), "OK");
+    (options, highest)
 }
 
 for_each_server!(a_recovery_closes_windows_that_redis_still_holds);

@@ -2,6 +2,7 @@
 //! enough to go on.
 
 mod changes;
+mod copies;
 mod creations;
 mod outages;
 mod periods;
