@@ -29,7 +29,8 @@ impl Stage {
         }
     }
 
-    /// Starts the shipped program with its defaults, on an empty database of `backend`.
+    /// Starts the shipped program with its defaults, but without a speed limit, on an empty database
+    /// of `backend`.
     pub(crate) async fn odometer(&self, backend: Backend) -> Odometer {
         self.odometer_with(backend, Side::Server, Program::options())
             .await
@@ -46,7 +47,8 @@ impl Stage {
         self.odometer_in(database, side, options).await
     }
 
-    /// Starts the shipped program with its defaults, on an empty database of `server`.
+    /// Starts the shipped program with its defaults, but without a speed limit, on an empty database
+    /// of `server`.
     pub(crate) async fn odometer_on(&self, server: &Server) -> Odometer {
         let database = TestDatabase::prepared_on(server).await;
         self.odometer_in(database, Side::Server, Program::options())
@@ -65,6 +67,8 @@ impl Stage {
         side: Side,
         options: Options,
     ) -> Odometer {
+        // One core gives more than the default limit allows.
+        let options = options.without_speed_limit();
         let program = self.cores.start(side, options.start_ready()).await;
         Odometer {
             program,

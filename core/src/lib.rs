@@ -23,6 +23,7 @@ pub mod period;
 pub mod runway;
 pub mod sizing;
 pub mod snowflake;
+pub mod speed_limit;
 mod sync;
 pub mod templates;
 #[cfg(test)]

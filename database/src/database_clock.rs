@@ -20,6 +20,21 @@ pub fn now(backend: DbBackend) -> Expr {
     })
 }
 
+/// Returns the expression for the time at which the statement began, in microseconds since the Unix
+/// epoch. However often a statement has this expression, it is the same time.
+pub fn now_us(backend: DbBackend) -> Expr {
+    Expr::cust(match backend {
+        DbBackend::Postgres => {
+            "CAST(EXTRACT(EPOCH FROM STATEMENT_TIMESTAMP()) * 1000000 AS BIGINT)"
+        }
+        DbBackend::MySql => {
+            "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS SIGNED)"
+        }
+        // SQLite counts milliseconds.
+        DbBackend::Sqlite | _ => "(CAST(UNIXEPOCH('subsec') * 1000 AS INTEGER) * 1000)",
+    })
+}
+
 /// Reads the present time in milliseconds since the Unix epoch.
 ///
 /// # Errors

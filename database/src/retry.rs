@@ -60,6 +60,11 @@ impl Retry {
         self
     }
 
+    /// Does not count the present attempt: it did nothing but wait for its turn.
+    pub fn spare(&mut self) {
+        self.n_left = self.n_left.saturating_add(1);
+    }
+
     /// Returns whether another attempt may be made at once.
     fn at_once(&mut self) -> bool {
         self.n_left = self.n_left.saturating_sub(1);
@@ -155,7 +160,11 @@ mod tests {
         assert_eq!(retry.after(wrong, |_| Ok(()), "late").await, Err("wrong"));
         let again = retry.after(Err::<(), _>(AttemptError::Again), |_| Ok(()), "late");
         assert_eq!(again.await, Ok(None));
-        let mut retry = retry.at_most(1);
+        let mut spared = retry.at_most(1);
+        spared.spare();
+        let again = spared.after(Err::<(), _>(AttemptError::Again), |_| Ok(()), "late");
+        assert_eq!(again.await, Ok(None));
+        let mut retry = spared.at_most(1);
         for error in [AttemptError::Conflict, AttemptError::Again] {
             let late = retry.after(Err::<(), _>(error), |_| Ok(()), "late");
             assert_eq!(late.await, Err("late"));

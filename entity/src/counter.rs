@@ -29,6 +29,9 @@ pub struct Model {
     pub revision: i64,
     /// Raised by each write.
     pub version: i64,
+    /// The time up to which the speed limit has been used, by the database's clock (Unix µs). 0 if
+    /// nothing was reserved.
+    pub paced_until_us: i64,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

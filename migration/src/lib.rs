@@ -31,6 +31,7 @@ mod m0008_journal_index;
 mod m0009_redis;
 mod m0010_leases;
 mod m0011_lineage;
+mod m0012_speed_limit;
 #[cfg(feature = "next")]
 mod next;
 mod step;
@@ -41,9 +42,9 @@ use sea_orm_migration::{
 };
 
 /// Says which version of the schema these migrations make and this version of Odometer works with.
-pub const SCHEMA_VERSION: i32 = 5;
+pub const SCHEMA_VERSION: i32 = 6;
 /// Says which version of the schema is the oldest that this version of Odometer can work with.
-pub const OLDEST_SCHEMA: i32 = LINEAGE;
+pub const OLDEST_SCHEMA: i32 = SPEED_LIMIT;
 /// Names the first schema with the indexes by which the journal is checked and pruned.
 pub(crate) const JOURNAL_INDEX: i32 = 2;
 /// Names the first schema that records which Redis servers count.
@@ -52,6 +53,8 @@ pub(crate) const REDIS_LIST: i32 = 3;
 pub(crate) const WORKER_LEASES: i32 = 4;
 /// Names the first schema in which a database shows where it was last good.
 pub(crate) const LINEAGE: i32 = 5;
+/// Names the first schema in which the database enforces speed limits.
+pub(crate) const SPEED_LIMIT: i32 = 6;
 
 struct Migrator;
 
@@ -70,6 +73,7 @@ impl MigratorTrait for Migrator {
             m0009_redis,
             m0010_leases,
             m0011_lineage,
+            m0012_speed_limit,
         ]
     }
 

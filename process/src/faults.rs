@@ -56,6 +56,8 @@ words! {
         RefusedBurns = "refused-burns",
         /// A name that was created again meanwhile begins again.
         CreationOverwrites = "creation-overwrites",
+        /// No sequence has a speed limit.
+        NoLimit = "no-limit",
         /// A reservation does not look at how much is left of a sequence up to its `max`.
         NoEnd = "no-end",
         /// The lock of a SQLite file is not taken.

@@ -99,6 +99,13 @@ pub enum SequenceError {
     /// Sends the caller to another issuer. This error never leaves this layer.
     #[error("Another issuer has the numbers.")]
     Elsewhere,
+    #[error(
+        "Sequence `{name}` is at its speed limit (`limit`), and its numbers do not come fast enough; \
+         try again later."
+    )]
+    RateLimited { name: SequenceName, wait_ms: u64 },
+    #[error("At most {burst} numbers of this sequence can be had at once, its `limit.burst`.")]
+    AboveBurst { burst: u64 },
     #[error("Sequence `{name}` is retired.")]
     Retired { name: SequenceName },
     #[error("A block may have at most {limit} numbers now: 1/4096 of what is left.")]
@@ -174,6 +181,8 @@ impl SequenceError {
             StoreError::TooMany { limit } => Self::TooManySequences { limit },
             StoreError::Exhausted { left } => Self::Exhausted { name, left },
             StoreError::TooLarge { limit } => Self::TooLarge { limit },
+            StoreError::RateLimited { wait_ms, .. } => Self::RateLimited { name, wait_ms },
+            StoreError::AboveBurst { burst } => Self::AboveBurst { burst },
             StoreError::Retired => Self::Retired { name },
             StoreError::Definition(error) => Self::Definition(error),
             StoreError::AlreadyExists => Self::AlreadyExists { name },

@@ -33,6 +33,12 @@ pub enum StoreError {
     Exhausted { left: u64 },
     #[error("a block may have at most {limit} numbers")]
     TooLarge { limit: u64 },
+    /// The speed limit allows `n_available` numbers now, and enough of them after `wait_ms`.
+    #[error("the speed limit of the sequence is reached")]
+    RateLimited { n_available: u64, wait_ms: u64 },
+    /// The speed limit never allows so many numbers at once.
+    #[error("at most {burst} numbers can be reserved at once")]
+    AboveBurst { burst: u64 },
     #[error("the sequence is retired")]
     Retired,
     /// The sequence has another kind, another order or other periods than the request assumed. The
@@ -79,6 +85,18 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns of two limits that are reached the one that allows more numbers sooner.
+    pub(crate) fn sooner(self, other: Self) -> Self {
+        match (&self, &other) {
+            (Self::RateLimited { wait_ms: one, .. }, Self::RateLimited { wait_ms, .. })
+                if wait_ms < one =>
+            {
+                other
+            }
+            _ => self,
+        }
+    }
+
     /// Converts an error that came before a change was tried. Nothing was changed then.
     pub(crate) fn not_changed(self) -> Self {
         if matches!(self, Self::Unavailable | Self::Deadline) {

@@ -72,6 +72,7 @@ pub use reservation::{
 pub use rows::block::{BlockFate, JournalRow};
 pub use rows::catalog::LIVE;
 pub use rows::counter::SeenCounter;
+pub use rows::payment::limit_of;
 pub use settings::{
     Durability, Fallback, OpenFor, Source, StoreLimits, StoreSettings, StoresSettings,
 };

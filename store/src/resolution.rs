@@ -84,6 +84,7 @@ impl Store {
             },
             rate: None,
             window: Default::default(),
+            bucket: None,
         }
     }
 }
@@ -112,6 +113,7 @@ impl Database {
             known,
             rate: Some(0.0),
             window: Default::default(),
+            bucket: None,
         })
     }
 }

@@ -26,7 +26,7 @@ pub(super) const STEPS: [Step; 7] = [
 ];
 
 /// Every alert, the step that provokes it, and how.
-const PROVOKED: [(&str, Step, &str); 26] = [
+const PROVOKED: [(&str, Step, &str); 27] = [
     (
         "OdometerActorRestarted",
         Step::Troubled,
@@ -71,6 +71,11 @@ const PROVOKED: [(&str, Step, &str); 26] = [
         "OdometerRunwayUnder7Days",
         Step::Troubled,
         "a sequence has 3 days left at its declared rate",
+    ),
+    (
+        "OdometerLimitNear",
+        Step::Troubled,
+        "a sequence in use may give one number a second",
     ),
     (
         "OdometerNearlyExhausted",

@@ -110,6 +110,7 @@ impl Faulty {
         for (name, definition) in [
             ("short", json!({"block": {"min": 1, "max": 2}})),
             ("scarce", json!({"max": "500", "block": {"min": 1}})),
+            ("slow", json!({"limit": {"rate": 1, "burst": 5}})),
             ("month", json!({"max": "1500000", "declared_rate": 1})),
             ("week", json!({"max": "259200", "declared_rate": 1})),
             ("lost", json!({"block": {"min": 1, "max": 1}})),
@@ -126,6 +127,8 @@ impl Faulty {
             self.database.execute(statement).await;
         }
         self.overlap().await;
+        let slow = call_slow(client.clone());
+        self.callers.push(tokio::spawn(slow));
         self.callers.push(tokio::spawn(call_for_ever(client)));
     }
 
@@ -242,6 +245,15 @@ async fn call_for_ever(client: Client) {
         let holder = format!("program-{}", round % 3);
         let wanted = json!({"pool": "small", "bits": 1, "ttl_ms": 60_000, "holder": holder});
         let _reply = client.ask_for_worker(&wanted).await;
+    }
+}
+
+/// Takes numbers as fast as the speed limit allows.
+async fn call_slow(client: Client) {
+    let mut rounds = interval(Duration::from_millis(50));
+    loop {
+        rounds.tick().await;
+        let _answer = client.ask("/v1/sequences/slow/next").await;
     }
 }
 

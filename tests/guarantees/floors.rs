@@ -171,13 +171,12 @@ async fn run(
         Life::Whole => (2 * RAISE, 4 * RAISE),
         Life::FloorsOnly => (HUGE, HUGE),
     };
+    let refresh = format!("{}s", REFRESH.as_secs());
     let options = options
         .clone()
         .database(&database.url)
-        .env(
-            "ODOMETER_DEFINITION_REFRESH",
-            format!("{}s", REFRESH.as_secs()),
-        )
+        .env("ODOMETER_DEFINITION_REFRESH", refresh)
+        .without_speed_limit()
         .env("ODOMETER_DEFAULT__BLOCK__MIN", least)
         .env("ODOMETER_DEFAULT__BLOCK__MAX", most);
     let mut programs = Vec::new();

@@ -18,6 +18,7 @@ mod frozen;
 mod isolation;
 mod keys;
 mod leases;
+mod limit;
 mod lost_replies;
 mod order;
 mod outage;

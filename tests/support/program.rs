@@ -45,6 +45,13 @@ impl Options {
         self.env("ODOMETER_DATABASE_URL", url)
     }
 
+    /// Lets all sequences give as many numbers as the machine can, unless they have a `limit` of
+    /// their own.
+    pub fn without_speed_limit(self) -> Self {
+        self.env("ODOMETER_DEFAULT__LIMIT__RATE", 1_000_000_000)
+            .env("ODOMETER_DEFAULT__LIMIT__BURST", 1_000_000_000_000_u64)
+    }
+
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self

@@ -34,7 +34,9 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
     let mut server = stage.server(Backend::Postgres).await;
     let database = TestDatabase::prepared_on(&server).await;
-    let options = Program::options().database(&database.url);
+    let options = Program::options()
+        .without_speed_limit()
+        .database(&database.url);
     let program = stage.cores.start(Side::Server, options.start_ready()).await;
     let warm = Warm {
         cores: stage.cores,

@@ -115,6 +115,7 @@ impl Crowd {
     async fn start(stage: &Stage, server: &Server) -> Self {
         let database = TestDatabase::prepared_on(server).await;
         let options = Program::options()
+            .without_speed_limit()
             .env("ODOMETER_HTTP__WORKERS", 1)
             .database(&database.url);
         let mut programs = Vec::new();

@@ -154,6 +154,7 @@ impl Updates {
             window_leased_until: 0,
             revision: 1,
             version: seen.version,
+            paced_until_us: 0,
         };
         let row = row.into_active_model().reset_all();
         let inserted = counter::Entity::insert(row).exec_without_returning(connection);

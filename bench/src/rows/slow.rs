@@ -31,7 +31,9 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
     let server = stage.server(Backend::Postgres).await;
     let proxy = Proxy::to(server.port()).await;
     let database = TestDatabase::prepared_on(&server).await;
-    let options = Program::options().database(&database.url_through(&proxy, &server));
+    let options = Program::options()
+        .without_speed_limit()
+        .database(&database.url_through(&proxy, &server));
     let program = stage.cores.start(Side::Server, options.start_ready()).await;
     let client = program.client();
     let block = json!({"max": SLOW_BLOCK, "hold": "1s", "refill": "1s"});

@@ -6,9 +6,10 @@ use serde_json::{Map, Value};
 use super::check::{MAX_STEP, cut};
 use super::once::Once;
 use super::{BlockPolicy, ChangeError, Definition, DefinitionError, Kind, Order};
-use super::{Span, number, time_ordered};
+use super::{Span, limit, number, time_ordered};
 use crate::format::{Format, Overflow};
 use crate::snowflake::Layout;
+use crate::speed_limit::SpeedLimit;
 use crate::{duration, period::PeriodKind};
 
 /// Declares what a caller may give of a value: for each field its type, and how its JSON is read.
@@ -110,6 +111,8 @@ change! {
         overflow: Overflow = choice("\"refuse\" or \"widen\"");
         /// The expected numbers a second. The inner `None` is a `null`.
         declared_rate: Option<f64> = rate;
+        /// How fast numbers may be reserved. The inner `None` is a `null`.
+        limit: Option<SpeedLimit> = limit::limit;
         /// The store that keeps the sequence.
         store: String = text;
         /// A text for people.
@@ -183,7 +186,8 @@ impl DefinitionChange {
     /// [`DefinitionError`] names the field that is out of range or not for the kind.
     pub fn create(&self, template: &Definition) -> Result<Definition, DefinitionError> {
         let kind = self.kind.unwrap_or(template.kind);
-        let mut definition = self.given_on(&template.as_template_of(kind));
+        let template = template.as_template_of(kind);
+        let mut definition = self.given_on(&template);
         let is_asked_for = self.format.is_some();
         let given = definition.format.as_str();
         if !is_asked_for && (given == Format::PLAIN || given == Format::WITH_PERIOD) {
@@ -195,6 +199,7 @@ impl DefinitionChange {
             };
             default.clone_into(&mut definition.format);
         }
+        definition.settle_limit(self.limit, &template);
         definition.check()?;
         Ok(definition)
     }
@@ -221,6 +226,7 @@ impl DefinitionChange {
         issued: bool,
     ) -> Result<Definition, DefinitionError> {
         let mut definition = self.given_on(existing);
+        definition.settle_limit(self.limit, existing);
         definition.check_ranges()?;
         definition.check_unchanged(existing)?;
         definition.check_kind()?;

@@ -55,6 +55,7 @@ impl Definition {
         self.check_layout()?;
         self.check_period()?;
         self.check_declared_rate()?;
+        self.check_limit()?;
         self.check_description()
     }
 

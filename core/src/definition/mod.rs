@@ -7,6 +7,7 @@ mod change;
 mod check;
 mod check_period;
 mod error;
+mod limit;
 mod number;
 mod once;
 mod skip;
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use crate::format::{Format, Overflow};
 use crate::period::PeriodKind;
 use crate::snowflake::Layout;
+use crate::speed_limit::SpeedLimit;
 
 /// Names the store of a definition that names no store. This store always exists, and it knows in
 /// which store every name lives.
@@ -81,6 +83,9 @@ pub struct Definition {
     pub overflow: Overflow,
     /// The expected numbers a second, if the caller knows them.
     pub declared_rate: Option<f64>,
+    /// How fast numbers of each counter may be reserved. `None` if there is no limit.
+    #[serde(default)]
+    pub limit: Option<SpeedLimit>,
     /// The store that keeps the sequence.
     pub store: String,
     /// A text for people: at most 1024 characters.
@@ -168,6 +173,7 @@ impl Default for Definition {
             format: Format::PLAIN.to_owned(),
             overflow: Overflow::default(),
             declared_rate: None,
+            limit: Some(SpeedLimit::DEFAULT),
             store: DEFAULT_STORE.to_owned(),
             description: String::new(),
             layout: None,
@@ -192,13 +198,15 @@ impl Definition {
     /// Reads a definition that [`to_stored`](Self::to_stored) wrote, in this version or another
     /// one.
     ///
-    /// A field that is absent gets its default. An unknown field is ignored.
+    /// A field that is absent gets its default. An unknown field is ignored. If the definition has no
+    /// limit, it gets the limit that suits it.
     ///
     /// # Errors
     /// [`StoredDefinitionError`] if the text cannot be read, or if this version cannot serve the
     /// definition.
     pub fn from_stored(json: &str) -> Result<Self, StoredDefinitionError> {
-        let definition: Self = serde_json::from_str(json)?;
+        let mut definition: Self = serde_json::from_str(json)?;
+        definition.limit = definition.limit.or_else(|| definition.suitable_limit());
         definition.check()?;
         Ok(definition)
     }
@@ -231,7 +239,7 @@ impl Definition {
     /// It is `max`, or the highest id of the layout, or the highest number that the format can
     /// print, whichever is lowest. A number that cannot be printed does not exist.
     #[must_use]
-    pub fn limit(&self) -> i64 {
+    pub fn last(&self) -> i64 {
         let highest = self.layout.as_ref().map_or(self.max, Layout::highest);
         highest.min(Format::highest_of(&self.format, self.overflow))
     }
@@ -255,11 +263,11 @@ impl Definition {
             && self.has_same_periods(other)
     }
 
-    /// Counts the numbers that are left from `next_value` up to the [`limit`](Self::limit), which
+    /// Counts the numbers that are left from `next_value` up to the [last one](Self::last), which
     /// is included.
     #[must_use]
     pub fn left(&self, next_value: i64) -> u64 {
-        self.left_up_to(self.limit(), next_value)
+        self.left_up_to(self.last(), next_value)
     }
 
     /// Counts the numbers from `next_value` up to `limit`, which is included.
@@ -305,6 +313,6 @@ impl Definition {
     /// Returns whether no number is left from `next_value` on.
     #[must_use]
     pub fn exhausted(&self, next_value: i64) -> bool {
-        next_value > self.limit()
+        next_value > self.last()
     }
 }

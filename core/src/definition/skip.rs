@@ -7,13 +7,13 @@ use super::Definition;
 impl Definition {
     /// Returns the first number after the last one that may be issued.
     ///
-    /// It is the lowest number above the [`limit`](Self::limit) that whole steps reach from
+    /// It is the lowest number above the [`last`](Self::last) one that whole steps reach from
     /// `start`. It is 2^63 − 1 if that number is higher. This happens only for a time-ordered
     /// sequence, and no counter leads such a sequence to its end. The limit of a counted sequence is
     /// at most `max`. `max` is at most 2^63 − 1 − `step`, so the number still fits.
     #[must_use]
     pub fn end(&self) -> i64 {
-        let above = self.limit().saturating_add(1);
+        let above = self.last().saturating_add(1);
         self.on_grid(above).unwrap_or(i64::MAX)
     }
 

@@ -33,8 +33,9 @@ fn contract() -> Value {
         "period": "none", "time_zone": "UTC", "cutover": "00:00", "year_starts": "01-01",
         "period_back": "2d", "period_ahead": "2d", "retain": "400d",
         "block": {"min": 1, "max": 1_000_000_000, "hold": "15m", "refill": "30m"},
-        "format": "{value}", "overflow": "refuse", "declared_rate": null, "store": "default",
-        "description": ""
+        "format": "{value}", "overflow": "refuse", "declared_rate": null,
+        "limit": {"rate": 100_000, "burst": 10_000_000},
+        "store": "default", "description": ""
     })
 }
 
@@ -342,6 +343,8 @@ fn what_may_change_does_and_the_rest_stays() {
             max: 9,
             ..existing.block
         },
+        // So few numbers have no limit.
+        limit: None,
         ..existing
     };
     assert_eq!(changed, expected);

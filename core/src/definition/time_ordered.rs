@@ -74,7 +74,7 @@ impl Definition {
             Kind::Snowflake => self.block.hold.max(MIN_HOLD),
         };
         let plain = Self::default();
-        Cow::Owned(Self {
+        let mut of_this_kind = Self {
             kind,
             block: BlockPolicy {
                 hold,
@@ -84,7 +84,9 @@ impl Definition {
             store: self.store.clone(),
             description: self.description.clone(),
             ..plain
-        })
+        };
+        of_this_kind.limit = of_this_kind.suitable_limit();
+        Cow::Owned(of_this_kind)
     }
 
     /// Refuses a layout that no definition may have.
@@ -152,6 +154,7 @@ impl Definition {
             ("period_back", self.period_back != plain.period_back),
             ("period_ahead", self.period_ahead != plain.period_ahead),
             ("retain", self.retain != plain.retain),
+            ("limit", self.limit.is_some()),
             ("block.min", block.min != plain_block.min),
             ("block.max", block.max != plain_block.max),
             ("block.refill", block.refill != plain_block.refill),

@@ -205,20 +205,20 @@ fn a_format_has_room_for_every_id_and_no_period() {
         assert_eq!(format(pattern, "refuse").unwrap_err().field(), "format");
     }
     let preset = json!({"kind": "snowflake", "layout": "53-bit", "format": "{value:016}"});
-    assert_eq!(create(preset).unwrap().limit(), crate::runway::EXACT);
+    assert_eq!(create(preset).unwrap().last(), crate::runway::EXACT);
 }
 
 #[test]
 fn the_highest_id_is_the_limit() {
     let definition = create(json!({"kind": "snowflake"})).unwrap();
-    assert_eq!(definition.limit(), i64::MAX);
+    assert_eq!(definition.last(), i64::MAX);
     assert_eq!(
         (definition.end(), definition.first_from(1)),
         (i64::MAX, Some(1))
     );
     assert!(!definition.exhausted(definition.start) && !definition.is_empty());
     let preset = snowflake(json!("53-bit")).unwrap();
-    assert_eq!(preset.limit(), crate::runway::EXACT);
+    assert_eq!(preset.last(), crate::runway::EXACT);
 }
 
 #[test]
@@ -267,6 +267,7 @@ fn a_template_of_another_kind_gives_what_both_kinds_have() {
             ..BlockPolicy::default()
         },
         declared_rate: Some(5.0),
+        limit: None,
         store: "other".to_owned(),
         description: "invoices".to_owned(),
         ..Definition::default()
@@ -279,6 +280,8 @@ fn a_template_of_another_kind_gives_what_both_kinds_have() {
         (back.layout, back.start, back.store.as_str()),
         (None, 7, "other")
     );
+    assert_eq!(back.limit, back.suitable_limit());
+    assert_eq!(back.limit.map(|limit| limit.rate()), Some(500));
     // A template of the same kind gives all its fields.
     let template = snowflake(json!("53-bit")).unwrap();
     let made = change(json!({"description": "a"}))
@@ -382,7 +385,7 @@ proptest! {
                 counter: counter % layout.ids_a_tick(),
             };
             let id = layout.compose(parts.worker, parts.tick, parts.counter);
-            prop_assert!((0..=definition.limit()).contains(&id));
+            prop_assert!((0..=definition.last()).contains(&id));
             prop_assert_eq!(layout.read(id), Some(parts));
             prop_assert_eq!(Definition::from_stored(&definition.to_stored()).unwrap(), definition);
         }

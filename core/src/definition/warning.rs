@@ -7,10 +7,15 @@ use crate::period::{Cutover, PeriodKind};
 use crate::runway::{EXACT, Limit, Runway};
 use crate::sizing;
 use crate::snowflake::{Layout, epoch_to_text};
+use crate::speed_limit::SpeedLimit;
 
 /// Bounds the runway, in days. A sequence that lasts for a shorter time gets a warning.
 const SHORT_RUNWAY_DAYS: f64 = 365.0;
 const SECONDS_A_DAY: f64 = 86_400.0;
+/// Divides the numbers of a sequence: a failover may skip so many of them.
+const PART_SKIPPED: u64 = 50;
+/// Sets for how long commits are lost in the failover of which a warning tells, in seconds.
+const LOST_SECONDS: u64 = 60;
 /// Sets the rate that is assumed for a sequence with an unknown rate, in numbers a second.
 const ASSUMED_RATE: f64 = 1.0;
 
@@ -39,6 +44,9 @@ impl Definition {
             self.is_nearly_used_up(left),
             self.lasts_shortly(next_value, rate),
             self.is_cut_early(),
+            self.is_near_limit(rate),
+            self.is_capped(),
+            self.skips_much(),
         ]
         .into_iter()
         .flatten()
@@ -46,7 +54,7 @@ impl Definition {
     }
 
     fn loses_digits(&self) -> Option<String> {
-        (self.limit() > EXACT).then(|| {
+        (self.last() > EXACT).then(|| {
             format!(
                 "`max` is above {EXACT} (2^53 - 1): programs that read numbers as floating point, \
                  as JavaScript does, lose digits there; let them take `id` as a string."
@@ -69,10 +77,14 @@ impl Definition {
     /// When the next block is fetched, one block is in memory. So the reserve is one block.
     fn cannot_hold(&self, left: u64, rate: f64) -> Option<String> {
         let hold = self.block.hold;
-        let (most, limit) = match sizing::max_at_once(left) {
-            of_left if of_left < self.block.max => (of_left, "1/4096 of what is left"),
-            _ => (self.block.max, "`block.max`"),
-        };
+        let burst = self.limit.map_or(u64::MAX, SpeedLimit::burst);
+        let bounds = [
+            (self.block.max, "`block.max`"),
+            (sizing::max_at_once(left), "1/4096 of what is left"),
+            ((burst / 2).max(1), "half of `limit.burst`"),
+        ];
+        let lower = |one: (u64, _), other: (u64, _)| if other.0 < one.0 { other } else { one };
+        let (most, limit) = bounds.into_iter().fold((u64::MAX, ""), lower);
         let is_known = rate > 0.0;
         let needed = hold.as_secs_f64() * if is_known { rate } else { ASSUMED_RATE };
         let keeps_blocks = self.order == Order::Relaxed;
@@ -99,7 +111,7 @@ impl Definition {
     fn is_nearly_used_up(&self, left: u64) -> Option<String> {
         let whole = self.left(self.start);
         (left < whole.div_ceil(10)).then(|| {
-            let remedy = if self.limit() < self.max {
+            let remedy = if self.last() < self.max {
                 "`overflow` may be \"widen\""
             } else {
                 "`max` may be raised"
@@ -126,6 +138,51 @@ impl Definition {
             left.numbers_left,
             duration::in_words(days * SECONDS_A_DAY)
         ))
+    }
+
+    /// Warns if callers need more than half of what the speed limit allows.
+    fn is_near_limit(&self, rate: f64) -> Option<String> {
+        let limit = self.limit?;
+        (rate * 2.0 > f64::from(limit.rate())).then(|| {
+            format!(
+                "The speed limit allows {} numbers a second (`limit.rate`), less than twice the {} \
+                 that are needed: above it callers wait, and then get 429.",
+                limit.rate(),
+                shown(rate)
+            )
+        })
+    }
+
+    /// Warns if the speed limit follows from the declared rate.
+    fn is_capped(&self) -> Option<String> {
+        let (declared, limit) = self.declared_rate.zip(self.limit)?;
+        let undeclared = Self {
+            declared_rate: None,
+            ..self.clone()
+        };
+        let follows = self.limit == self.suitable_limit();
+        (follows && self.limit != undeclared.suitable_limit()).then(|| {
+            format!(
+                "`declared_rate` ({}) is a cap, too: the speed limit follows from it, and allows {} \
+                 numbers a second (`limit.rate`). If you need more, give a `limit`.",
+                shown(declared),
+                limit.rate()
+            )
+        })
+    }
+
+    /// Warns if a failover that loses commits would skip many of the numbers.
+    fn skips_much(&self) -> Option<String> {
+        let limit = self.limit?;
+        let skipped = u64::from(limit.rate()) * LOST_SECONDS;
+        let skipped = skipped.saturating_add(limit.burst());
+        let whole = self.left(self.start);
+        (skipped > whole / PART_SKIPPED).then(|| {
+            format!(
+                "A failover that loses the commits of a minute skips up to {skipped} of {whole} \
+                 numbers, as many as `limit` allows: `limit` may be lowered."
+            )
+        })
     }
 
     /// Warns of a cut-over in the morning.
@@ -201,10 +258,12 @@ mod tests {
     const NOW_MS: i64 = DEFAULT_EPOCH_MS;
 
     fn up_to(max: i64) -> Definition {
-        Definition {
+        let mut definition = Definition {
             max,
             ..Definition::default()
-        }
+        };
+        definition.limit = definition.suitable_limit();
+        definition
     }
 
     /// Returns the only warning of a definition, or an empty text.
@@ -297,6 +356,49 @@ mod tests {
             told.contains("8640000") && told.ends_with("last for 24 hours."),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_limit_that_is_near_is_told() {
+        let mut definition = up_to(EXACT);
+        definition.limit = SpeedLimit::new(100, 1_000_000);
+        assert_eq!(only(&definition, 1, 50.0), "");
+        let told = only(&definition, 1, 51.0);
+        assert!(
+            told.contains("allows 100 numbers") && told.contains("51"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_declared_rate_from_which_the_limit_follows_is_told() {
+        let mut definition = Definition {
+            declared_rate: Some(20.0),
+            ..Definition::default()
+        };
+        assert_eq!(only(&definition, 1, NO_RATE), "");
+        definition.limit = definition.suitable_limit();
+        let told = only(&definition, 1, NO_RATE);
+        assert!(
+            told.contains("(20)") && told.contains("2000 numbers"),
+            "{told}"
+        );
+        // A short range bounds the limit, so it does not follow.
+        definition.max = 1_000_000;
+        definition.limit = definition.suitable_limit();
+        let told = definition.warnings(1, NO_RATE, NOW_MS).concat();
+        assert!(!told.contains("a cap"), "{told}");
+    }
+
+    #[test]
+    fn a_failover_that_would_skip_much_is_told() {
+        let mut definition = up_to(10_000_000);
+        assert_eq!(only(&definition, 1, NO_RATE), "");
+        definition.limit = SpeedLimit::new(1_000, 140_000);
+        assert_eq!(only(&definition, 1, NO_RATE), "");
+        definition.limit = SpeedLimit::new(1_000, 140_001);
+        let told = only(&definition, 1, NO_RATE);
+        assert!(told.contains("200001 of 10000000"), "{told}");
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Format {
             kind: definition.period,
             start: definition.start,
             step: definition.step,
-            limit: definition.limit(),
+            limit: definition.last(),
         })
     }
 }

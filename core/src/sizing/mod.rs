@@ -90,11 +90,13 @@ pub enum SizeReason {
     Cutover,
     /// Cut to 1/4096 of what is left, or to what is left.
     Left,
+    /// Cut to what the speed limit allows now.
+    Limit,
 }
 
 impl SizeReason {
     /// All reasons, each at the place that it has as a number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Average,
         Self::LastSecond,
         Self::Waiting,
@@ -103,7 +105,17 @@ impl SizeReason {
         Self::Maximum,
         Self::Cutover,
         Self::Left,
+        Self::Limit,
     ];
+}
+
+impl Granted {
+    /// Cuts the block to what the speed limit allows now.
+    #[must_use]
+    pub fn cut(self, n_allowed: u64) -> Self {
+        let (count, why) = smaller((self.count, self.why), (n_allowed, SizeReason::Limit));
+        Self { count, why }
+    }
 }
 
 impl Rates {
@@ -169,6 +181,7 @@ impl fmt::Display for SizeReason {
             Self::Maximum => "block.max",
             Self::Cutover => "what is needed to the cut-over",
             Self::Left => "1/4096 of what is left",
+            Self::Limit => "speed limit",
         })
     }
 }

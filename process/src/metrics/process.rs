@@ -17,6 +17,8 @@ declare! {
         adopted: Counter = "odometer_reservations_total" [outcome = "adopted"],
         /// Writes that came after another write of the counter.
         conflict: Counter = "odometer_reservations_total" [outcome = "conflict"],
+        /// Reservations that the speed limit of their sequence held back.
+        limited: Counter = "odometer_reservations_total" [outcome = "limited"],
         /// Writes that certainly did not commit.
         not_committed: Counter = "odometer_reservations_total" [outcome = "not_committed"],
         /// Writes that may have committed.

@@ -8,8 +8,8 @@ use super::declare::make;
 use crate::words::words;
 
 /// Lists the statuses that the contract knows, the commonest first.
-const STATUSES: [u16; 17] = [
-    200, 201, 204, 304, 400, 401, 403, 404, 405, 409, 410, 412, 413, 415, 431, 500, 503,
+const STATUSES: [u16; 18] = [
+    200, 201, 204, 304, 400, 401, 403, 404, 405, 409, 410, 412, 413, 415, 429, 431, 500, 503,
 ];
 
 words! {

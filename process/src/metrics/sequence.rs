@@ -35,6 +35,10 @@ declare! {
         ///
         /// In seconds; +Inf at rate 0.
         runway_seconds: Gauge = "odometer_runway_seconds",
+        /// The part of the speed limit that callers of this replica use.
+        ///
+        /// 0 without a limit. At 1 for all replicas together, callers wait.
+        limit_used: Gauge = "odometer_limit_used_ratio",
     }
 }
 
@@ -54,5 +58,6 @@ impl SequenceMetrics {
         self.reserve_seconds.set(f64::INFINITY);
         self.runway_numbers.set(f64::INFINITY);
         self.runway_seconds.set(f64::INFINITY);
+        self.limit_used.set(0.0);
     }
 }

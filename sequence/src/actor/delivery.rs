@@ -1,10 +1,15 @@
 //! Gives the callers of a counter what a refill brought, or the reason why it brought nothing.
 
+use std::time::Duration;
+
 use actix::Context;
 use odometer_process::faults::{self, Fault};
 use odometer_store::{BlockFate, Reserved, StoreError, Unpublished};
 
 use crate::{actor::sequence_actor::SequenceActor, error::SequenceError};
+
+/// Bounds the pause of a prefetch that the speed limit does not allow. The limit may be raised.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 impl SequenceActor {
     /// Publishes a block that has arrived for the cursor, and adds the block to memory.
@@ -49,6 +54,13 @@ impl SequenceActor {
     /// Handles a failed refill. Refuses the callers who want any numbers, because none come for
     /// them.
     pub(crate) fn fail_refill(&mut self, error: &StoreError, context: &mut Context<Self>) {
+        // Nobody has waited for what is fetched ahead of need. Callers who came since then are served
+        // by the next refill.
+        let wait = if let StoreError::RateLimited { wait_ms, .. } = error {
+            Some(Duration::from_millis(*wait_ms))
+        } else {
+            None
+        };
         if let StoreError::Exhausted { .. } = error {
             self.issuer.memory.lock().adopts = true;
             if !self.looks_for_returned && self.queue.wants_numbers() {
@@ -62,6 +74,15 @@ impl SequenceActor {
                 waiter.refuse(SequenceError::Exhausted { name, left });
                 None
             });
+        } else if wait.is_some() {
+            if !self.is_ahead {
+                // Memory may have enough numbers for some of the waiters.
+                let told = self.caller_error(error);
+                self.issuer.serve_waiters(&mut self.queue, |waiter, _left| {
+                    waiter.refuse(told.clone());
+                    None
+                });
+            }
         } else {
             let told = self.caller_error(error);
             for waiter in self.queue.take_numbers() {
@@ -76,11 +97,15 @@ impl SequenceActor {
         }
         let may_pass = matches!(
             error,
-            StoreError::Unavailable | StoreError::Deadline | StoreError::WentBack
+            StoreError::Unavailable
+                | StoreError::Deadline
+                | StoreError::WentBack
+                | StoreError::RateLimited { .. }
         );
         self.is_refused = !may_pass;
         if may_pass && self.ending.is_none() && self.issuer.wants_prefetch() {
-            self.try_again_later(context);
+            let wait = wait.unwrap_or_default().min(MAX_PAUSE);
+            self.try_again_later(wait, context);
         }
     }
 }

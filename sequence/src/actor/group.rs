@@ -16,7 +16,7 @@ use odometer_process::faults::{self, Fault};
 use odometer_store::{BlockFate, Reserved, StoreError, Unpublished, Want};
 
 use crate::{
-    actor::queue::{Waiter, Wants, sum_of},
+    actor::queue::{PART_OF_LEFT, Waiter, Wants, sum_of},
     actor::sequence_actor::SequenceActor,
     error::SequenceError,
 };
@@ -29,10 +29,12 @@ impl SequenceActor {
     /// is a refill.
     pub(crate) fn next_group(&mut self) -> Option<Vec<Waiter>> {
         if self.queue.take_turn() {
-            return Some(self.queue.take_ranges(self.issuer.left_to_share()));
+            let in_bursts = self.issuer.burst().saturating_mul(PART_OF_LEFT);
+            let left = self.issuer.left_to_share().min(in_bursts);
+            return Some(self.queue.take_ranges(left));
         }
         let is_strict = self.issuer.is_strict();
-        is_strict.then(|| self.queue.take_up_to(MAX_COUNT))
+        is_strict.then(|| self.queue.take_up_to(MAX_COUNT.min(self.issuer.burst())))
     }
 
     /// Returns what a group asks of the store: exactly as many numbers as its callers want.
@@ -90,14 +92,15 @@ impl SequenceActor {
     fn give(&self, reserved: &Reserved, range: Block, waiter: Waiter) {
         let is_handed_over = waiter.wants == Wants::Block || !self.issuer.is_strict();
         let count = range.count();
+        if is_handed_over {
+            // Comes first. A caller who has the range may ask at once what the journal has.
+            let row = reserved.part(range).row();
+            self.shared.store.write_journal(row, BlockFate::HandedOver);
+        }
         match waiter.give(vec![range]) {
             true if is_handed_over => self.issuer.add_handed_over(count),
             true => self.issuer.add_direct(count),
             false => self.count_gone(count),
-        }
-        if is_handed_over {
-            let row = reserved.part(range).row();
-            self.shared.store.write_journal(row, BlockFate::HandedOver);
         }
     }
 
@@ -140,9 +143,19 @@ impl SequenceActor {
             self.queue.put_back(fitting);
             return;
         }
+        if let (StoreError::RateLimited { n_available, .. }, true) = (error, wants_numbers) {
+            let (fitting, refused) = fitting(group, *n_available);
+            for (waiter, _) in refused {
+                waiter.refuse(self.caller_error(error));
+            }
+            self.queue.put_back(fitting);
+            return;
+        }
         let is_too_much = matches!(
             error,
-            StoreError::Exhausted { .. } | StoreError::TooLarge { .. }
+            StoreError::Exhausted { .. }
+                | StoreError::TooLarge { .. }
+                | StoreError::RateLimited { .. }
         );
         if is_too_much && !wants_numbers && group.len() > 1 {
             // The numbers that are left may be enough for each of them alone.

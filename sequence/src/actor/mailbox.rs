@@ -59,10 +59,25 @@ impl SequenceActor {
                     self.count_gone(count);
                 }
             }
-            None => self.queue.push(waiter),
+            None => match self.above_burst(waiter.count) {
+                Some(told) => waiter.refuse(told),
+                None => self.queue.push(waiter),
+            },
         }
         self.hurry();
         self.advance(context);
+    }
+
+    /// Refuses a caller who wants more numbers than the speed limit ever allows at once.
+    fn above_burst(&self, count: u64) -> Option<SequenceError> {
+        // Each limit allows one number.
+        let is_one = count <= 1 || self.issuer.is_outdated();
+        let burst = if is_one {
+            u64::MAX
+        } else {
+            self.issuer.burst()
+        };
+        (count > burst).then_some(SequenceError::AboveBurst { burst })
     }
 
     /// Returns whether the sequence is time-ordered, and needs no other issuer by now.

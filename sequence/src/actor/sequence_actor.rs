@@ -62,6 +62,8 @@ pub(crate) struct SequenceActor {
     pub(crate) is_refused: bool,
     /// Whether the reservation under way first looks for returned blocks.
     pub(crate) looks_for_returned: bool,
+    /// Whether the reservation under way is ahead of need.
+    pub(crate) is_ahead: bool,
     /// Whether a failed prefetch will be tried again later.
     pub(crate) will_retry: bool,
     /// Notified when a load has ended: numbers are in memory, or do not come for now.
@@ -135,6 +137,7 @@ impl SequenceActor {
             n_failures: 0,
             is_refused: false,
             looks_for_returned: false,
+            is_ahead: false,
             will_retry: false,
             loading: Vec::new(),
             draining: Vec::new(),
@@ -207,6 +210,7 @@ impl SequenceActor {
         self.looks_for_returned = memory.adopts;
         drop(memory);
         let last_seen = last_seen.or(earlier.map(|earlier| earlier.seen));
+        self.is_ahead = !self.queue.wants_numbers();
         ReserveRequest {
             last_seen,
             key: self.issuer.key.clone(),
@@ -413,16 +417,16 @@ impl SequenceActor {
         self.n_failures = 0;
     }
 
-    /// Tries a failed prefetch again later. No caller waits for it, so the actor does this by
-    /// itself.
-    pub(crate) fn try_again_later(&mut self, context: &mut Context<Self>) {
+    /// Tries a failed prefetch again later, not before `at_least` is over. No caller waits for it, so
+    /// the actor does this by itself.
+    pub(crate) fn try_again_later(&mut self, at_least: Duration, context: &mut Context<Self>) {
         if self.will_retry {
             return;
         }
         let backoff = BACKOFF_MIN.saturating_mul(2_u32.saturating_pow(self.n_failures));
         let backoff = backoff.min(self.shared.settings.backoff_max);
         let bound = backoff.max(self.issuer.time_limit());
-        let pause = bound.mul_f64(rand::random::<f64>());
+        let pause = bound.mul_f64(rand::random::<f64>()).max(at_least);
         self.n_failures = self.n_failures.saturating_add(1);
         self.will_retry = true;
         context.run_later(pause, |actor, context| {

@@ -217,7 +217,7 @@ impl SequenceActor {
             self.refuse_unserved(snowflake, &error, context);
             self.tell_loading();
             if purpose == Purpose::Anew {
-                self.try_again_later(context);
+                self.try_again_later(Duration::ZERO, context);
             }
             return;
         }
@@ -405,7 +405,7 @@ impl SequenceActor {
         self.refuse_for_now(snowflake, told, context);
         let is_kept = matches!(purpose, None | Some(Purpose::Anew));
         if is_kept && self.ending.is_none() {
-            self.try_again_later(context);
+            self.try_again_later(Duration::ZERO, context);
         }
     }
 

@@ -147,7 +147,7 @@ impl Directory {
                 let outcome = match timeout(left, &mut waiting.receiver).await {
                     // Without an answer, the actor died, or the name is being unloaded.
                     Ok(answer) => answer.unwrap_or(Err(SequenceError::Elsewhere)),
-                    Err(_) => Err(SequenceError::RefillTimeout),
+                    Err(_) => Err(issuer.late()),
                 };
                 if outcome.is_err() && faults::is(Fault::RefusedBurns) {
                     let _burnt = issuer.cursor().map(|cursor| cursor.take_batch(1, false));

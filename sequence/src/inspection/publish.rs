@@ -126,8 +126,21 @@ impl Shared {
         if let Some(seconds) = seconds {
             metrics.runway_seconds.set(seconds);
         }
+        metrics.limit_used.set(part_of_limit(issuer, &state));
         state
     }
+}
+
+/// Returns which part of its speed limit the numbers of this replica use.
+fn part_of_limit(issuer: &Issuer, state: &CounterStatus) -> f64 {
+    // Each key has the whole limit, and the gauge is that of all keys.
+    let limit = issuer.limit().filter(|_| !is_keyed(issuer));
+    limit.map_or(0.0, |limit| state.rate / f64::from(limit.rate()))
+}
+
+/// Returns whether the counter of `issuer` is one of many keys.
+fn is_keyed(issuer: &Issuer) -> bool {
+    !issuer.key.period.is_none() && issuer.span().is_none()
 }
 
 /// Returns how many numbers all replicas together may take until the sequence of `issuer` ends. The
@@ -136,7 +149,7 @@ fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f
     // The end of a time-ordered sequence comes with the clock.
     let is_snowflake = issuer.snowflake().is_some();
     // The rate is the rate of all keys, but the numbers are the numbers of one key.
-    let is_keyed = !issuer.key.period.is_none() && issuer.span().is_none();
+    let is_keyed = is_keyed(issuer);
     // Without a rate on this replica, the counter may start again before its end.
     let starts_again = match seconds {
         Some(seconds) => seconds.is_infinite(),

@@ -12,7 +12,8 @@
 //! - `parked_name.rs`: keeps a name that is not used.
 //!
 //! The rest: `snowflake_issuer.rs` issues ids by time. `status.rs` describes an issuer, and
-//! `issued.rs` what a reply shows. `terms.rs` counts owners.
+//! `issued.rs` what a reply shows. `speed.rs` says what the speed limit means for callers. `terms.rs`
+//! counts owners.
 
 pub(crate) mod held_blocks;
 pub mod issued;
@@ -20,6 +21,7 @@ pub(crate) mod memory;
 pub(crate) mod ownership;
 pub(crate) mod parked_name;
 pub(crate) mod snowflake_issuer;
+pub(crate) mod speed;
 pub(crate) mod state;
 pub(crate) mod status;
 pub(crate) mod terms;

@@ -23,9 +23,11 @@ const OWN_KEYS: [&str; 2] = ["match", "share"];
 
 /// Fields that count. Text from the environment or a flag is read as their number. All other fields
 /// take text.
-const COUNTS: [&str; 7] = [
+const COUNTS: [&str; 9] = [
     "/step",
     "/declared_rate",
+    "/limit/rate",
+    "/limit/burst",
     "/block/min",
     "/block/max",
     "/layout/time",

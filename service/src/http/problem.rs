@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 /// The media type of a problem.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Seconds that a caller is asked to wait after a 503.
+/// Seconds that a caller is asked to wait after a 503 or a 429.
 ///
 /// The service itself tries again several times a second, so a longer wait has no use.
 const RETRY_AFTER_S: u64 = 1;
@@ -84,6 +84,7 @@ codes! {
     VersionMismatch, PRECONDITION_FAILED, "version_mismatch", "The definition has another version";
     BodyTooLarge, PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large";
     UnsupportedMediaType, UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body has another media type";
+    RateLimited, TOO_MANY_REQUESTS, "rate_limited", "The sequence is at its speed limit";
     StoreUnavailable, SERVICE_UNAVAILABLE, "store_unavailable", "The store does not answer";
     StoreWentBack, SERVICE_UNAVAILABLE, "store_went_back", "The store went back to an earlier state";
     RefillTimeout, SERVICE_UNAVAILABLE, "refill_timeout", "No number arrived in time";
@@ -195,7 +196,7 @@ impl ResponseError for Problem {
         if let Some(allow) = self.allow {
             response.insert_header((header::ALLOW, allow));
         }
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        if let StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS = status {
             let seconds = self.retry_after_s.unwrap_or(RETRY_AFTER_S);
             response.insert_header((header::RETRY_AFTER, seconds));
         }
@@ -261,9 +262,10 @@ impl From<SequenceError> for Problem {
             SequenceError::PeriodRemoved { .. } => Code::PeriodRemoved,
             SequenceError::TooManyPeriods { .. } => Code::TooManyPeriods,
             SequenceError::NotForKind | SequenceError::TimeOrdered { .. } => Code::NotForKind,
-            SequenceError::BatchTooLarge { .. } | SequenceError::TooLarge { .. } => {
-                Code::InvalidCount
-            }
+            SequenceError::BatchTooLarge { .. }
+            | SequenceError::TooLarge { .. }
+            | SequenceError::AboveBurst { .. } => Code::InvalidCount,
+            SequenceError::RateLimited { .. } => Code::RateLimited,
             SequenceError::ClockBehind { .. } => Code::ClockBehind,
             SequenceError::ClockAhead { .. } => Code::ClockAhead,
             SequenceError::NoWorkerId { .. }
@@ -289,7 +291,9 @@ impl From<SequenceError> for Problem {
             SequenceError::Internal | SequenceError::Elsewhere => Code::Internal,
         };
         let problem = Self::new(code, error.to_string());
-        if let SequenceError::ClockBehind { wait_ms } = error {
+        if let SequenceError::ClockBehind { wait_ms } | SequenceError::RateLimited { wait_ms, .. } =
+            error
+        {
             return problem.after_ms(wait_ms);
         }
         problem
@@ -331,6 +335,7 @@ mod tests {
     use std::collections::HashSet;
 
     use actix_web::body::to_bytes;
+    use odometer_core::name::SequenceName;
     use serde_json::{Value, json};
 
     use super::*;
@@ -366,20 +371,25 @@ mod tests {
     }
 
     #[test]
-    fn every_503_says_when_to_come_back() {
+    fn every_503_and_429_says_when_to_come_back() {
         for code in Code::ALL {
             let response = Problem::new(*code, "").error_response();
-            let expected = (code.status().as_u16() == 503).then_some("1");
+            let expected = matches!(code.status().as_u16(), 429 | 503).then_some("1");
             assert_eq!(header_of(&response, "retry-after"), expected, "{code:?}");
         }
         for (wait_ms, expected) in [(0, "1"), (1, "1"), (1_001, "2"), (3_600_000, "60")] {
-            let behind = Problem::from(SequenceError::ClockBehind { wait_ms });
-            let response = behind.error_response();
-            assert_eq!(
-                header_of(&response, "retry-after"),
-                Some(expected),
-                "{wait_ms}"
-            );
+            let name = SequenceName::parse("orders").unwrap();
+            for error in [
+                SequenceError::ClockBehind { wait_ms },
+                SequenceError::RateLimited { name, wait_ms },
+            ] {
+                let response = Problem::from(error).error_response();
+                assert_eq!(
+                    header_of(&response, "retry-after"),
+                    Some(expected),
+                    "{wait_ms}"
+                );
+            }
         }
     }
 
@@ -398,7 +408,7 @@ mod tests {
             409 sequence_exhausted immutable_field confirm_needed not_for_kind lease_lost \
             too_many_sequences too_many_periods 410 sequence_retired period_removed \
             412 already_exists version_mismatch 413 body_too_large 415 unsupported_media_type \
-            503 store_unavailable store_went_back refill_timeout overloaded clock_behind \
+            429 rate_limited 503 store_unavailable store_went_back refill_timeout overloaded clock_behind \
             clock_ahead no_worker_id draining 500 internal";
         let mut status = String::new();
         let mut expected = Vec::new();
@@ -429,6 +439,7 @@ mod tests {
             (SequenceError::Draining, Code::Draining),
             (SequenceError::Internal, Code::Internal),
             (SequenceError::TooLarge { limit: 7 }, Code::InvalidCount),
+            (SequenceError::AboveBurst { burst: 7 }, Code::InvalidCount),
             (
                 SequenceError::VersionMismatch { current: 3 },
                 Code::VersionMismatch,

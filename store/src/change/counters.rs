@@ -1,11 +1,11 @@
 //! Reads and writes a sequence's counters for a change: one of them, or all.
 
 use entity::counter;
-use odometer_core::{name::SequenceName, period::CounterKey};
+use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait},
 };
 
@@ -15,6 +15,7 @@ use crate::{
     rows::{
         catalog::{LIVE, NO_PERIOD, REMOVED},
         counter::{self as counter_row, outdate, update},
+        payment::{Payment, keep_debt, limit_of},
     },
 };
 
@@ -59,10 +60,12 @@ pub(crate) async fn raise(
 
 /// Writes what became of one counter that goes on from `next_value`. Its row is locked since it was
 /// raised, or this transaction created it. So no process has reserved meanwhile.
+///
+/// The counter pays for what it skips, if its speed limit allows so many numbers now.
 pub(crate) async fn set(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
-    next_value: i64,
+    (next_value, payment): (i64, Option<Payment>),
     after: &Snapshot,
 ) -> Result<(), DbErr> {
     if after.is_removed && faults::is(Fault::Recreation) {
@@ -74,10 +77,34 @@ pub(crate) async fn set(
         return Ok(());
     }
     let state = if after.is_removed { REMOVED } else { LIVE };
-    update(key)
+    let mut update = update(key);
+    if let Some(payment) = payment {
+        update = payment.offer(update, transaction.get_database_backend());
+    }
+    update
         .col_expr(counter::Column::NextValue, Expr::val(next_value))
         .col_expr(counter::Column::Floor, Expr::val(after.floor))
         .col_expr(counter::Column::State, Expr::val(state))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Makes all counters of a sequence keep what they have used of their speed limit, if its next
+/// definition gives them another one. Their rows are locked.
+pub(crate) async fn keep_debts(
+    transaction: &DatabaseTransaction,
+    name: &SequenceName,
+    (before, after): (&Definition, &Definition),
+) -> Result<(), DbErr> {
+    let limits = limit_of(before).zip(limit_of(after));
+    let Some(limits) = limits.filter(|(before, after)| before != after) else {
+        return Ok(());
+    };
+    let of_the_sequence = counter::Entity::update_many()
+        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .filter(counter::Column::State.eq(LIVE));
+    keep_debt(of_the_sequence, limits, transaction.get_database_backend())
         .exec(transaction)
         .await?;
     Ok(())

@@ -227,7 +227,7 @@ fn raised_floor(before: &Snapshot, floor: i64, confirm: bool) -> Result<i64, Sto
     let Some(floor) = definition.first_from(floor) else {
         return Err(StoreError::FloorTooHigh {
             highest: definition.end(),
-            limit: definition.limit(),
+            limit: definition.last(),
         });
     };
     let left = definition.left(before.next_value);

@@ -80,6 +80,7 @@ mod tests {
             revision: 0,
             floor,
             rate: 0.0,
+            paced_until_us: 0,
             is_removed,
             window: WindowRow::default(),
         });

@@ -18,6 +18,7 @@ use crate::rows::{
     catalog::{LIVE, RETIRED},
     counter as counter_row,
     new_counter::NewCounter,
+    payment::Payment,
     sequence::SequenceRow,
 };
 
@@ -56,6 +57,12 @@ impl Writing<'_> {
             .await?;
         self.write_row(&change.name).await?;
         let whole = CounterKey::whole(change.name.clone());
+        let had = part.row.as_ref().map(|row| &row.definition);
+        if let Some(had) = had {
+            // First, because the counters pay for what the act skips by the next limit.
+            let definitions = (&**had, &*after.definition);
+            counters::keep_debts(self.transaction, &change.name, definitions).await?;
+        }
         if part.row.is_none() {
             if self.decision.altered.before.is_none() {
                 let first = part.baseline.first(&self.counted);
@@ -70,7 +77,6 @@ impl Writing<'_> {
         if part.counter.is_some() || !key.period.is_none() {
             self.write_counter(&key).await?;
         }
-        let had = part.row.as_ref().map(|row| &row.definition);
         if had.is_some_and(|had| **had != *after.definition) && !key.period.is_none() {
             // Another definition replaced the one of this database. The act has written only the
             // counter of its period, so the counter without period is moved here.
@@ -119,7 +125,9 @@ impl Writing<'_> {
             None => (self.part.baseline).first_in(&self.counted, &key.period),
         };
         let next_value = self.at_or_above(now.max(after.floor))?;
-        counters::set(self.transaction, key, next_value, after).await
+        let n_skipped = self.counted.left(now) - self.counted.left(next_value);
+        let payment = Payment::of(&after.definition, n_skipped).filter(|_| n_skipped > 0);
+        counters::set(self.transaction, key, (next_value, payment), after).await
     }
 
     /// Moves the counter without period to the grid of the definition that is written.

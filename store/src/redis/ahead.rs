@@ -4,7 +4,10 @@
 //! long as `block.hold`. The sizes are decided as for blocks: if less than `block.hold` is left,
 //! the ceiling rises by what `block.refill` needs.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use odometer_core::{period::CounterKey, sizing};
 use odometer_database::{failure::StatementFailure, retry::AttemptError};
@@ -19,7 +22,28 @@ use super::{
     strict_reservation::StrictReservation,
     window::{OpenWindow, WindowEntry},
 };
-use crate::{error::Attempted, rows::counter::GuardedCounter};
+use crate::{
+    error::Attempted,
+    reservation::pace::{Allowed, Need, rate_limited, share_of},
+    rows::{
+        counter::GuardedCounter,
+        payment::{Payment, limit_of},
+    },
+};
+
+/// Bounds how often a ceiling is raised in the row before the window is looked at again. A raise that
+/// waits for the speed limit does not count.
+const MAX_RAISES: u32 = 3;
+/// Bounds a wait that is added to a time.
+const FOREVER: Duration = Duration::from_secs(86_400);
+
+/// By how many numbers a ceiling rises.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CeilingRise {
+    pub(crate) wanted: u64,
+    /// A caller waits for so many. 1 if nobody waits.
+    pub(crate) at_least: u64,
+}
 
 /// A counter whose window a task raises, or leases.
 pub(crate) struct WindowTask {
@@ -89,7 +113,11 @@ impl StrictReservation<'_> {
             // If this fails, the next step near the ceiling tries again. A caller that meets the
             // ceiling is given the cause. If Redis is away, it learns of the ceiling later. If the
             // window is lost, the replica that opens the next one counts the numbers.
-            let extending = task.extend(row, &window, rate, count, until);
+            let rise = CeilingRise {
+                wanted: count,
+                at_least: 1,
+            };
+            let extending = task.extend(row, &window, rate, rise, until);
             if let Err(AttemptError::Conflict) = extending.await {
                 task.counter.note_conflict(window.number, ceiling);
             }
@@ -137,36 +165,23 @@ impl WindowTask {
         answer.map(ScriptAnswer::of)
     }
 
-    /// Raises the ceiling of a window by `count` numbers: in the row, and then in Redis.
+    /// Raises the ceiling of a window: in the row, and then in Redis.
     ///
     /// # Errors
-    /// How the statement on the row failed. `Conflict` if the row's high-water mark is not where
-    /// the window ends, if the row has another window, or if the window's counts cannot grow any
-    /// more.
+    /// How the statement on the row failed. `RateLimited` if the speed limit does not allow enough
+    /// numbers in time. `Conflict` if the row's high-water mark is not where the window ends, if the
+    /// row has another window, or if the window's counts cannot grow any more.
     pub(crate) async fn extend(
         &self,
         row: GuardedCounter,
         window: &OpenWindow,
         rate: f64,
-        count: u64,
+        rise: CeilingRise,
         until: Instant,
     ) -> Attempted<Extended> {
-        let raised = window.cap.saturating_add(count);
-        if raised >= scripts::MAX {
-            // Redis counts no further in one window.
-            return Err(AttemptError::Conflict);
-        }
-        let length = length_of(&window.known.definition, count)?;
-        let (number, ceiling) = (window.number, window.ceiling()?);
-        let (database, key) = (&self.store.database, row.key.clone());
-        let raising = database.connection.run(until, |connection| {
-            row.raise(connection, number, ceiling, length, rate)
-        });
-        if !raising.await? {
-            database.metrics.conflict.increment(1);
-            return Err(AttemptError::Conflict);
-        }
-        database.metrics.reserved.increment(1);
+        let key = row.key.clone();
+        let raised = self.raise_row(row, window, rate, rise, until).await?;
+        let number = window.number;
         let cap = self.cap_by_row(key, window, until).await.unwrap_or(raised);
         self.counter.owe(number, cap);
         Ok(match self.raise(number, cap).await {
@@ -177,6 +192,72 @@ impl WindowTask {
             Ok(ScriptAnswer::Lost) => Extended::Lost,
             Err(_) => Extended::Away,
         })
+    }
+
+    /// Raises the ceiling in the row, by as many numbers as the speed limit allows. Returns the
+    /// window's numbers after that. If the limit allows too few, waits until there are more, once.
+    async fn raise_row(
+        &self,
+        row: GuardedCounter,
+        window: &OpenWindow,
+        rate: f64,
+        rise: CeilingRise,
+        until: Instant,
+    ) -> Attempted<u64> {
+        let database = &self.store.database;
+        let definition = &window.known.definition;
+        let limit = limit_of(definition);
+        let place = (window.number, window.ceiling()?);
+        let mut count = limit.map_or(rise.wanted, |limit| {
+            let share = share_of(limit, rise.at_least);
+            rise.wanted.min(share)
+        });
+        let mut n_left = MAX_RAISES;
+        while n_left > 0 {
+            let raised = window.cap.saturating_add(count);
+            if raised >= scripts::MAX {
+                // Redis counts no further in one window.
+                return Err(AttemptError::Conflict);
+            }
+            let paid = (
+                length_of(definition, count)?,
+                Payment::of(definition, count),
+            );
+            let (counter, key) = (row.clone(), row.key.clone());
+            let raising = database.connection.run(until, |connection| {
+                counter.raise(connection, place, paid, rate)
+            });
+            if raising.await? {
+                database.metrics.reserved.increment(1);
+                return Ok(raised);
+            }
+            let Some(limit) = limit else {
+                break;
+            };
+            let reading = database
+                .connection
+                .run(until, |connection| row::bucket(connection, key, place));
+            let Some(bucket) = reading.await? else {
+                break;
+            };
+            let need = Need::of_callers(limit, rise.at_least).at_most(count);
+            count = match Allowed::of(limit, Some(bucket), count, need) {
+                Allowed::Now(n_now) => {
+                    n_left -= 1;
+                    n_now
+                }
+                Allowed::After { wait, n_now } => {
+                    database.metrics.limited.increment(1);
+                    if Instant::now() + wait.min(FOREVER) >= until {
+                        return Err(rate_limited(wait, n_now).into());
+                    }
+                    tokio::time::sleep(wait).await;
+                    need.enough
+                }
+            };
+        }
+        database.metrics.conflict.increment(1);
+        Err(AttemptError::Conflict)
     }
 
     /// Reads the window's end from the row, under a fault that trusts the row for it.

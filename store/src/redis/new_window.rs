@@ -17,7 +17,7 @@ use super::{
 use crate::{
     error::{Attempted, StoreError},
     reservation::{counter_read::ReadCounter, request::Reserved},
-    rows::{addition::Addition, counter::WindowRow},
+    rows::{addition::Addition, counter::WindowRow, payment::Payment},
 };
 
 /// How long a new window in the row may need to arrive in Redis.
@@ -77,6 +77,7 @@ impl StrictReservation<'_> {
             return Err(StoreError::Exhausted { left }.into());
         }
         let count = granted(&known.definition, &demand, left, self.count);
+        let count = self.within_limit(&seen.in_row, count).await?;
         let length = length_of(&known.definition, count)?;
         let opening = Addition {
             counter: self.settled_row().await?,
@@ -87,6 +88,7 @@ impl StrictReservation<'_> {
             rate: Some(demand.rates.average()),
             opens_after: Some(number),
             needs_free_row: self.is_leased(),
+            payment: Payment::of(&known.definition, count),
         };
         let database = &self.store.database;
         let opening = database

@@ -16,7 +16,9 @@ use sea_orm::{
 
 use crate::meta_row;
 use crate::redis::window::LEASE_MS;
+use crate::reservation::pace::Bucket;
 use crate::rows::counter::{self as counter_row, GuardedCounter, add_one};
+use crate::rows::payment::Payment;
 
 impl GuardedCounter {
     fn update_open(&self, window: i64) -> UpdateMany<counter::Entity> {
@@ -29,9 +31,8 @@ impl GuardedCounter {
     pub(crate) async fn raise(
         self,
         database: DatabaseConnection,
-        window: i64,
-        ceiling: i64,
-        length: i64,
+        (window, ceiling): (i64, i64),
+        (length, payment): (i64, Option<Payment>),
         rate: f64,
     ) -> Result<bool, DbErr> {
         let raised = Expr::col(counter::Column::NextValue).add(length);
@@ -39,6 +40,9 @@ impl GuardedCounter {
             .update_open(window)
             .col_expr(counter::Column::NextValue, raised)
             .col_expr(counter::Column::Rate, Expr::val(rate));
+        if let Some(payment) = payment {
+            update = payment.demand(update, database.get_database_backend());
+        }
         if !faults::is(Fault::CeilingFromRow) {
             update = update.filter(counter::Column::NextValue.eq(ceiling));
         }
@@ -119,6 +123,27 @@ pub(crate) async fn lease_left(
         .await?;
     let (ms, until) = left.unwrap_or_default();
     Ok(LeaseLeft { ms, until })
+}
+
+/// Reads how far the speed limit has been used, if the row still has this window open up to this
+/// ceiling.
+pub(crate) async fn bucket(
+    database: DatabaseConnection,
+    key: CounterKey,
+    (window, ceiling): (i64, i64),
+) -> Result<Option<Bucket>, DbErr> {
+    let now_us = database_clock::now_us(database.get_database_backend());
+    let read: Option<(i64, i64)> = counter_row::find(&key)
+        .filter(counter::Column::Window.eq(window))
+        .filter(counter::Column::WindowOpen.eq(true))
+        .filter(counter::Column::NextValue.eq(ceiling))
+        .select_only()
+        .column(counter::Column::PacedUntilUs)
+        .expr_as(now_us, "now_us")
+        .into_tuple()
+        .one(&database)
+        .await?;
+    Ok(read.map(|(paced_until_us, now_us)| Bucket::read(paced_until_us, now_us)))
 }
 
 /// Reads the counter's high-water mark.

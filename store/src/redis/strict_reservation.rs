@@ -19,7 +19,7 @@ use odometer_process::{
 use uuid::Uuid;
 
 use super::{
-    ahead::Extended,
+    ahead::{CeilingRise, Extended},
     new_window::{SeenWindows, granted},
     scripts::{self, RawAnswer, RawWindowState, ScriptAnswer, WindowState},
     server::{RedisServer, ScriptFailure},
@@ -32,9 +32,10 @@ use crate::{
     reservation::{
         attempts::Reservation,
         counter_read::{ReadCounter, StrictIn},
+        pace::{Allowed, Need, above_burst, late, rate_limited},
         request::{ReserveRequest, Reserved},
     },
-    rows::counter::GuardedCounter,
+    rows::{counter::GuardedCounter, payment::limit_of},
 };
 
 /// The target of this file's log events.
@@ -64,6 +65,8 @@ pub(crate) struct StrictReservation<'a> {
     pub(crate) n_late: u32,
     /// How often Redis failed in this reservation.
     pub(crate) n_falls: u32,
+    /// Whether an attempt has waited until the speed limit allows enough.
+    is_limited: bool,
     /// The last recovery that was seen before this reservation.
     recovered_at: Option<i64>,
 }
@@ -100,6 +103,7 @@ impl<'a> StrictReservation<'a> {
             lost: None,
             n_late: 0,
             n_falls: 0,
+            is_limited: false,
             recovered_at,
         })
     }
@@ -114,7 +118,7 @@ impl<'a> StrictReservation<'a> {
             }
             let name = &self.request.key.sequence;
             let judge = |failure: &StatementFailure| survive(name, failure);
-            let reserved = self.retry.after(outcome, judge, StoreError::Deadline);
+            let reserved = self.retry.after(outcome, judge, late(self.is_limited));
             if let Some(reserved) = reserved.await? {
                 return Ok(reserved);
             }
@@ -364,13 +368,12 @@ impl<'a> StrictReservation<'a> {
         let demand = self.demand(window.rate);
         let count = granted(&window.known.definition, &demand, left, missing);
         let (task, rate) = (self.window_task(), demand.rates.average());
-        let extending = task.extend(
-            self.settled_row().await?,
-            &window,
-            rate,
-            count,
-            self.retry.until,
-        );
+        let rise = CeilingRise {
+            wanted: count,
+            at_least: missing,
+        };
+        let row = self.settled_row().await?;
+        let extending = task.extend(row, &window, rate, rise, self.retry.until);
         match extending.await {
             Ok(Extended::Raised) => {
                 self.n_full = 0;
@@ -437,6 +440,38 @@ impl<'a> StrictReservation<'a> {
             period = self.request.key.period.as_str(),
             "numbers come from the database for now: {why}"
         );
+    }
+
+    /// Cuts a window to what the speed limit allows now. If this is less than the callers want, waits
+    /// until there is more. The next attempt goes on then.
+    ///
+    /// # Errors
+    /// `RateLimited` if the wait would be too long, `AboveBurst` if it would never end.
+    pub(crate) async fn within_limit(
+        &mut self,
+        in_row: &ReadCounter,
+        count: u64,
+    ) -> Attempted<u64> {
+        let definition = &in_row.known.definition;
+        let Some(limit) = limit_of(definition) else {
+            return Ok(count);
+        };
+        if self.count > limit.burst() {
+            let counted_by = self.request.counted_by.as_deref();
+            return Err(above_burst(limit, counted_by, definition).into());
+        }
+        let (wait, n_now) = match Allowed::of(limit, in_row.bucket, count, Need::all(self.count)) {
+            Allowed::Now(n_now) => return Ok(n_now),
+            Allowed::After { wait, n_now } => (wait, n_now),
+        };
+        self.store.database.metrics.limited.increment(1);
+        if wait >= self.retry.until.saturating_duration_since(Instant::now()) {
+            return Err(rate_limited(wait, n_now).into());
+        }
+        self.is_limited = true;
+        self.retry.spare();
+        tokio::time::sleep(wait).await;
+        Err(AttemptError::Again)
     }
 
     /// Sleeps, but not past the deadline.

@@ -34,6 +34,7 @@ use crate::guard::HeartbeatGuard;
 use crate::reservation::{
     counter_read::{self, ReadCounter, StrictIn},
     one_row,
+    pace::{Bucket, RefusedUpdate, late},
     stripe_constraints::StripeConstraints,
     uncertain_writes::UncertainCounter,
 };
@@ -69,6 +70,14 @@ pub(crate) struct Reservation<'a> {
     pub(crate) window: counter::WindowRow,
     /// The last recovery that this process had seen when the present attempt began.
     recovered_at: Option<i64>,
+    /// How far the speed limit of the counter had been used when it was last read.
+    pub(crate) bucket: Option<Bucket>,
+    /// Whether an attempt has waited until the limit allows enough.
+    pub(crate) is_limited: bool,
+    /// Whether the next refill reads the bucket first.
+    pub(crate) reads_next: bool,
+    /// An update that changed no row, until it is known why.
+    pub(crate) refused_update: Option<RefusedUpdate>,
 }
 
 impl<'a> Reservation<'a> {
@@ -86,6 +95,10 @@ impl<'a> Reservation<'a> {
             strict: StrictIn::Row,
             window: counter::WindowRow::default(),
             recovered_at: None,
+            bucket: None,
+            is_limited: false,
+            reads_next: false,
+            refused_update: None,
             database,
             request,
         }
@@ -146,6 +159,7 @@ impl<'a> Reservation<'a> {
             known,
             rate: self.stored_rate,
             window: self.window,
+            bucket: self.bucket,
         })
     }
 
@@ -176,7 +190,7 @@ impl<'a> Reservation<'a> {
         let fails_fast = self.constraints.fails_fast;
         let name = &self.request.key.sequence;
         let judge = |failure: &StatementFailure| survive(name, failure, fails_fast);
-        let given = self.retry.after(outcome, judge, StoreError::Deadline);
+        let given = self.retry.after(outcome, judge, late(self.is_limited));
         let given = given.await;
         if !matches!(given, Ok(None)) {
             self.keep_uncertain(matches!(given, Err(StoreError::PeriodRemoved)));
@@ -234,6 +248,7 @@ impl<'a> Reservation<'a> {
             }
             Err(error) => return Err(error.into()),
         };
+        let granted = self.within_limit(&known.definition, granted).await?;
         let block = Block::new(first, granted.count, step)
             .map_err(|error| StoreError::Broken(error.to_string()))?;
         self.raise(guard, known, block, granted.why).await
@@ -284,14 +299,17 @@ impl<'a> Reservation<'a> {
         self.window = counter.window;
         let remembered = self.request.known.as_ref();
         self.is_shared = remembered.is_some_and(|known| known.seen != counter.seen);
-        self.known = Some(Resolved {
+        self.bucket = Some(Bucket::read(counter.paced_until_us, look.now_us));
+        let known = Resolved {
             definition,
             definition_version: version,
             seen: counter.seen,
             revision: counter.revision,
             floor: counter.floor,
             trusted: true,
-        });
+        };
+        self.settle_refused_update(&known);
+        self.known = Some(known);
         self.settle_uncertain_write(counter.seen);
         Ok(())
     }
@@ -372,8 +390,8 @@ impl<'a> Reservation<'a> {
             known: Resolved {
                 seen,
                 // After a conflict the next refill reads first. It also reads first as long as
-                // others write between two writes of this process.
-                trusted: (self.n_conflicts == 0 && !self.is_shared)
+                // others write between two writes of this process, or the limit holds it back.
+                trusted: (self.n_conflicts == 0 && !self.is_shared && !self.reads_next)
                     || faults::is(Fault::NoConditions),
                 ..known
             },

@@ -2,16 +2,17 @@
 
 use entity::{counter, meta, sequence};
 use odometer_core::period::CounterKey;
-use odometer_database::session::DatabaseConnection;
+use odometer_database::{database_clock, session::DatabaseConnection};
 
 use sea_orm::{
-    ColumnTrait, DbErr, JoinType,
+    ColumnTrait, ConnectionTrait, DbErr, JoinType,
     sea_query::{Expr, ExprTrait},
 };
 
 use crate::Resolved;
 use crate::guard::{GuardRead, HeartbeatGuard};
 use crate::meta_row;
+use crate::reservation::pace::Bucket;
 use crate::rows::{
     catalog::{self, CatalogEntry},
     counter::WindowRow,
@@ -26,6 +27,8 @@ pub(crate) struct CounterRead {
     /// `None` if there is no sequence with this name.
     #[sea_orm(nested)]
     pub(crate) entry: Option<CatalogEntry>,
+    /// The database's clock (Unix µs).
+    pub(crate) now_us: i64,
 }
 
 pub(crate) async fn look(
@@ -47,6 +50,10 @@ pub(crate) async fn look(
         .and_where(meta::Column::Id.eq(1))
         .to_owned();
     guard.read_in(&mut query);
+    query.expr_as(
+        database_clock::now_us(database.get_database_backend()),
+        "now_us",
+    );
     CounterRead::from_query_result(&meta_row::query(&database, &query).await?, "")
 }
 
@@ -69,4 +76,6 @@ pub struct ReadCounter {
     /// The rate that is stored with the counter, in numbers a second; `None` if it was not read.
     pub rate: Option<f64>,
     pub(crate) window: WindowRow,
+    /// How far the speed limit has been used; `None` if it was not read.
+    pub(crate) bucket: Option<Bucket>,
 }

@@ -32,6 +32,10 @@
 //! - The counter has moved. Unless it shows that another write came first, this process may have
 //!   reserved the block. Its numbers count as abandoned, and nobody issues them.
 //!
+//! The same update pays for its numbers within the speed limit of the sequence (`pace.rs`,
+//! `rows/payment.rs`). If the limit does not allow them, the update changes no row. The next attempt
+//! asks for what the limit has left, or waits until there is more.
+//!
 //! Strict order adds to the counter instead, because all replicas write all the time and
 //! conditions would mostly fail (`strict.rs`, ADR 10). The outcome of an add that has no answer
 //! cannot be found out, so its numbers count as abandoned at once.
@@ -41,6 +45,7 @@ pub(crate) mod attempts;
 pub(crate) mod counter_read;
 pub(crate) mod entry;
 pub(crate) mod one_row;
+pub(crate) mod pace;
 pub(crate) mod period;
 pub(crate) mod progress;
 pub(crate) mod raise;

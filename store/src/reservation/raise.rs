@@ -6,9 +6,9 @@ use odometer_core::{
     definition::Definition,
     sizing::{self, Granted, Rates, Size, SizeReason},
 };
-use odometer_database::{retry::AttemptError, session::DatabaseConnection};
+use odometer_database::session::DatabaseConnection;
 use odometer_process::faults::{self, Fault};
-use sea_orm::{ColumnTrait, DbErr, QueryFilter, sea_query::Expr};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, sea_query::Expr};
 
 use crate::{
     error::{Attempted, StoreError},
@@ -18,7 +18,10 @@ use crate::{
         attempts::Reservation,
         request::{Reserved, Want},
     },
-    rows::counter::{GuardedCounter, SeenCounter},
+    rows::{
+        counter::{GuardedCounter, SeenCounter},
+        payment::Payment,
+    },
 };
 
 impl Reservation<'_> {
@@ -92,11 +95,12 @@ impl Reservation<'_> {
         let counter = self.database.guarded(&self.counter, guard);
         let seen = known.seen;
         let rate = self.rate();
+        let payment = Payment::of(&known.definition, block.count());
         let outcome = self
             .database
             .connection
             .run(self.retry.until, |database| {
-                conditional_update(database, counter, seen, block.end(), rate)
+                conditional_update(database, counter, seen, (block.end(), payment), rate)
             })
             .await;
         match outcome {
@@ -111,7 +115,7 @@ impl Reservation<'_> {
                 };
                 Ok(self.reserved(known, after, block, Some(why)))
             }
-            Ok(false) => Err(self.conflict()),
+            Ok(false) => Err(self.refused(seen, block.count())),
             Err(failure) => {
                 if self.count_failed_write(&failure) {
                     self.uncertain_write(seen, block);
@@ -128,26 +132,20 @@ impl Reservation<'_> {
         let demand = demand.filter(|_| !self.request.is_first);
         demand.map(|demand| demand.rates.average())
     }
-
-    /// Counts a conflict. The next attempt reads the counter first.
-    pub(crate) fn conflict(&mut self) -> AttemptError<StoreError> {
-        self.database.metrics.conflict.increment(1);
-        self.n_conflicts = self.n_conflicts.saturating_add(1);
-        self.known = None;
-        AttemptError::Conflict
-    }
 }
 
-/// Raises the counter to `next_value` in one update, and stores `rate` if there is one.
+/// Raises the counter to `next_value` in one update, pays for its numbers, and stores `rate` if
+/// there is one.
 ///
 /// Returns whether the update changed its row. It does so only if the counter still is as it was
-/// `seen`, and if the heartbeat of this replica has not fallen. A database that went back may hold
-/// the counter as it was seen, so the guard of the heartbeat is needed, too.
+/// `seen`, if the speed limit allows the numbers, and if the heartbeat of this replica has not
+/// fallen. A database that went back may hold the counter as it was seen, so the guard of the
+/// heartbeat is needed, too.
 async fn conditional_update(
     database: DatabaseConnection,
     counter: GuardedCounter,
     seen: SeenCounter,
-    next_value: i64,
+    (next_value, payment): (i64, Option<Payment>),
     rate: Option<f64>,
 ) -> Result<bool, DbErr> {
     let mut update = counter
@@ -155,6 +153,9 @@ async fn conditional_update(
         .col_expr(counter::Column::NextValue, Expr::val(next_value));
     if let Some(rate) = rate {
         update = update.col_expr(counter::Column::Rate, Expr::val(rate));
+    }
+    if let Some(payment) = payment {
+        update = payment.demand(update, database.get_database_backend());
     }
     if !faults::is(Fault::NoConditions) {
         update = update

@@ -18,7 +18,7 @@ use crate::reservation::{
     counter_read::StrictIn,
     request::{Reserved, Want},
 };
-use crate::rows::addition::Addition;
+use crate::rows::{addition::Addition, payment::Payment};
 
 impl Reservation<'_> {
     /// Returns whether the counter must be read before the write.
@@ -73,7 +73,8 @@ impl Reservation<'_> {
     ) -> Attempted<Reserved> {
         let definition = &known.definition;
         let left = definition.left(known.seen.next_value);
-        let count = self.granted(definition, left)?.count;
+        let granted = self.granted(definition, left)?;
+        let count = self.within_limit(definition, granted).await?.count;
         // The block that this write gets if no other replica writes first. Its length is right in
         // any case.
         let expected = Block::new(known.seen.next_value, count, definition.step)
@@ -92,8 +93,9 @@ impl Reservation<'_> {
             rate: self.rate(),
             opens_after: None,
             needs_free_row: true,
+            payment: Payment::of(definition, count),
         };
-        let (length, step) = (addition.length, definition.step);
+        let (seen, length, step) = (known.seen, addition.length, definition.step);
         let run = self
             .database
             .connection
@@ -106,10 +108,10 @@ impl Reservation<'_> {
                 let mut reserved = self.reserved(known, after, block, Some(SizeReason::Waiting));
                 // Other replicas have probably raised the counter by now. The next add does not
                 // depend on its exact value.
-                reserved.known.trusted = true;
+                reserved.known.trusted = !self.reads_next;
                 Ok(reserved)
             }
-            Ok(None) => Err(self.conflict()),
+            Ok(None) => Err(self.refused(seen, count)),
             Err(failure) => {
                 if self.count_failed_write(&failure) {
                     // Other replicas also add to the counter, so no later read can show whether

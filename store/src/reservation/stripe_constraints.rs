@@ -19,8 +19,8 @@ pub(crate) struct StripeConstraints {
     /// A lower bound for the block's first number. It makes a member that was away catch up with
     /// the others.
     pub(crate) level: Option<i64>,
-    /// Whether a broken connection ends the reservation, because another member can be asked at
-    /// once.
+    /// Whether a broken connection ends the reservation, or a speed limit that allows too few
+    /// numbers now, because another member can be asked at once.
     pub(crate) fails_fast: bool,
 }
 

@@ -8,7 +8,10 @@ use sea_orm::{
     sea_query::{Expr, Func, Query},
 };
 
-use crate::rows::counter::{GuardedCounter, SeenCounter, add_one};
+use crate::rows::{
+    counter::{GuardedCounter, SeenCounter, add_one},
+    payment::Payment,
+};
 
 /// An addition to the high-water mark of a counter, whatever the mark is when the addition is done.
 pub(crate) struct Addition {
@@ -33,6 +36,8 @@ pub(crate) struct Addition {
     /// above the mark would come too early. While leases of a closed window last, other replicas
     /// may still issue numbers from it.
     pub(crate) needs_free_row: bool,
+    /// What the addition pays for; `None` if the sequence has no speed limit.
+    pub(crate) payment: Option<Payment>,
 }
 
 impl Addition {
@@ -86,6 +91,9 @@ impl Addition {
             .filter(counter::Column::NextValue.lte(self.end.saturating_sub(self.length)));
         if let Some(rate) = self.rate {
             update = update.col_expr(counter::Column::Rate, Expr::val(rate));
+        }
+        if let Some(payment) = self.payment {
+            update = payment.demand(update, backend);
         }
         if !faults::is(Fault::NoWentBackChecks) {
             update = update

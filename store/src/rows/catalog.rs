@@ -71,6 +71,7 @@ impl CatalogEntry {
                 revision: version,
                 floor: 1,
                 rate: 0.0,
+                paced_until_us: 0,
                 is_removed: false,
                 window: Default::default(),
             }),
@@ -127,6 +128,7 @@ pub(crate) fn select_entries() -> SelectStatement {
             (counter::Entity, counter::Column::Revision),
             (counter::Entity, counter::Column::Floor),
             (counter::Entity, counter::Column::Rate),
+            (counter::Entity, counter::Column::PacedUntilUs),
             (counter::Entity, counter::Column::Window),
             (counter::Entity, counter::Column::WindowOpen),
         ])

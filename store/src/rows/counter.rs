@@ -25,6 +25,8 @@ pub(crate) struct CounterRow {
     pub(crate) revision: i64,
     pub(crate) floor: i64,
     pub(crate) rate: f64,
+    /// The time up to which the speed limit has been used, by the database's clock (Unix µs).
+    pub(crate) paced_until_us: i64,
     /// Whether the counter is only a tombstone. The entry says so.
     #[sea_orm(skip)]
     pub(crate) is_removed: bool,

@@ -7,4 +7,5 @@ pub(crate) mod conditional_insert;
 pub(crate) mod counter;
 pub(crate) mod creation_baseline;
 pub(crate) mod new_counter;
+pub(crate) mod payment;
 pub(crate) mod sequence;

@@ -80,6 +80,7 @@ impl NewCounter {
             // Nobody remembers this revision of an earlier counter with this name.
             revision: self.version,
             version: self.version,
+            paced_until_us: 0,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Reserves a block in a store of several databases: in the first member that gives it.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::join_all;
 use odometer_process::faults::{self, Fault};
@@ -48,20 +51,29 @@ impl Store {
             // unload.
             self.memory.look_for_returned(&request.key);
         }
-        let order = self.order(self.memory.round_robin(&request.key));
-        let mut walk = Walk::new(self, order, until);
-        while let Some((k, member)) = walk.next()? {
-            let answer = self.refill_from(k, request, &mut agreed, until).await;
-            if let Some(reserved) = walk.note(member, answer)? {
-                return Ok(reserved);
+        loop {
+            let order = self.order(self.memory.round_robin(&request.key));
+            let mut walk = Walk::new(self, order, until);
+            while let Some((k, member)) = walk.next()? {
+                let answer = self.refill_from(k, request, &mut agreed, until).await;
+                if let Some(reserved) = walk.note(member, answer)? {
+                    return Ok(reserved);
+                }
             }
+            let reason = walk.reason(StoreError::Unavailable);
+            // Callers do not know that a member can be behind the others.
+            if matches!(reason, StoreError::Behind) {
+                return Err(StoreError::Deadline);
+            }
+            let StoreError::RateLimited { wait_ms, .. } = reason else {
+                return Err(reason);
+            };
+            let again_at = Instant::now() + Duration::from_millis(wait_ms);
+            if request.want.is_ahead() || again_at >= until {
+                return Err(reason);
+            }
+            tokio::time::sleep_until(again_at.into()).await;
         }
-        let reason = walk.reason(StoreError::Unavailable);
-        // Callers do not know that a member can be behind the others.
-        if matches!(reason, StoreError::Behind) {
-            return Err(StoreError::Deadline);
-        }
-        Err(reason)
     }
 
     /// Reserves a block in one member. If the member is behind, it catches up first.

@@ -132,8 +132,10 @@ impl Repair {
         let NewName {
             name, definition, ..
         } = &self.new;
-        let is_alike = catalog::read_definition(&row.definition, &definition.store)
-            .is_ok_and(|read| counts_alike(&read, definition));
+        let before = catalog::read_definition(&row.definition, &definition.store).ok();
+        let is_alike = before
+            .as_ref()
+            .is_some_and(|before| counts_alike(before, definition));
         if is_alike && row.version > self.of.definition_version {
             return Ok(Creation::Exists);
         }
@@ -143,6 +145,9 @@ impl Repair {
             return Ok(Creation::MissingCounter);
         };
         counters::raise(transaction, &whole).await?;
+        if let Some(before) = &before {
+            counters::keep_debts(transaction, name, (before, definition)).await?;
+        }
         let removed_through = &self.of.periods_removed_through;
         let replacing = SequenceRow {
             name,

@@ -157,10 +157,13 @@ impl Refusal for StoreError {
     /// least.
     fn weight(&self) -> Option<u8> {
         if matches!(self, Self::WentBack) {
-            Some(5)
+            Some(6)
         } else if matches!(self, Self::Deadline | Self::Behind) {
-            Some(4)
+            Some(5)
         } else if matches!(self, Self::Unavailable) {
+            Some(4)
+        } else if matches!(self, Self::RateLimited { .. }) {
+            // Each member has a limit of its own.
             Some(3)
         } else if matches!(self, Self::Broken(_) | Self::TooManyPeriods { .. }) {
             // These reasons hold in one member, and need not hold in another.
@@ -188,6 +191,7 @@ impl Refusal for StoreError {
             (Self::TooLarge { limit: one }, Self::TooLarge { limit: other }) => Self::TooLarge {
                 limit: one.max(other),
             },
+            (limited @ Self::RateLimited { .. }, later) => limited.sooner(later),
             (earlier, _) => earlier,
         }
     }

@@ -16,6 +16,7 @@ mod change;
 mod command;
 mod create;
 mod lease;
+mod limit;
 mod members;
 mod recover;
 mod reserve;

@@ -186,6 +186,16 @@ impl Stage {
         self.counted("odometer_reservations_total{outcome=\"uncertain\"} ")
     }
 
+    /// Reservations that the speed limit held back.
+    pub(crate) fn n_limited(&self) -> u64 {
+        self.counted("odometer_reservations_total{outcome=\"limited\"} ")
+    }
+
+    /// Writes that came after another write of the counter.
+    pub(crate) fn n_conflicts(&self) -> u64 {
+        self.counted("odometer_reservations_total{outcome=\"conflict\"} ")
+    }
+
     fn counted(&self, name: &str) -> u64 {
         let scrape = self.metrics.render();
         let value = scrape.lines().find_map(|line| line.strip_prefix(name));

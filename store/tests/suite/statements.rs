@@ -96,9 +96,15 @@ fn short(sql: &str) -> String {
         "UPDATE" => "UPDATE",
         _ => return verb.to_owned(),
     };
-    // A count selects from a query, whose own table is meant, and PostgreSQL's clock is read with
-    // `EXTRACT(EPOCH FROM …)`. The stamp is only part of a condition.
-    let is_table = |word: &str| !["SELECT", "CLOCK_TIMESTAMP", "lineage"].contains(&word);
+    // A count selects from a query, whose own table is meant. PostgreSQL's clock is read with
+    // `EXTRACT(EPOCH FROM …)`, and the stamp is compared next to what is read.
+    let others = [
+        "SELECT",
+        "CLOCK_TIMESTAMP",
+        "STATEMENT_TIMESTAMP",
+        "lineage",
+    ];
+    let is_table = |word: &str| !others.contains(&word);
     let pairs = words.windows(2);
     let mut tables = pairs.filter(|pair| pair[0] == before && is_table(pair[1]));
     let table = tables.next().map(|pair| pair[1]);

@@ -60,6 +60,8 @@ impl Count {
         json!({
             "period": period, "time_zone": zone, "cutover": cutover,
             "year_starts": self.year_starts, "format": format!("{date}/{{value:012}}"),
+            // Callers take more than people read.
+            "limit": {"rate": 1_000_000, "burst": 100_000_000},
         })
     }
 

@@ -26,15 +26,15 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A database, a Redis behind a proxy that distinguishes its callers, and the fallback of the
 /// store.
-struct Stage {
-    database: TestDatabase,
+pub(super) struct Stage {
+    pub(super) database: TestDatabase,
     redis: Redis,
     proxy: Proxy,
     fallback: &'static str,
 }
 
 impl Stage {
-    async fn new(backend: Backend, fallback: &'static str) -> Self {
+    pub(super) async fn new(backend: Backend, fallback: &'static str) -> Self {
         Self::on(TestDatabase::empty(backend).await, fallback).await
     }
 
@@ -65,7 +65,7 @@ impl Stage {
         configured(options, &self.database.url, &redis, self.fallback)
     }
 
-    async fn start(&self, options: Options) -> Vec<Program> {
+    pub(super) async fn start(&self, options: Options) -> Vec<Program> {
         let options = self.options(options);
         let mut programs = Vec::new();
         for _ in 0..N_REPLICAS {
@@ -111,7 +111,7 @@ async fn counted(database: &TestDatabase, column: &str, sequence: &str) -> i64 {
 }
 
 /// Returns how many steps Redis made for all programs.
-async fn n_steps(programs: &[Program]) -> f64 {
+pub(super) async fn n_steps(programs: &[Program]) -> f64 {
     sum(programs, "odometer_redis_steps_total").await
 }
 

@@ -20,13 +20,13 @@ use crate::support::{
 };
 
 /// The kinds of the databases that share a sequence.
-const KINDS: [Backend; 3] = [Backend::MariaDb, Backend::MariaDb, Backend::Postgres];
+pub(super) const KINDS: [Backend; 3] = [Backend::MariaDb, Backend::MariaDb, Backend::Postgres];
 const N: i64 = 3;
 /// How long an expected event may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Databases that share their sequences, each behind a proxy.
-struct Stripes {
+pub(super) struct Stripes {
     databases: Vec<TestDatabase>,
     proxies: Vec<Proxy>,
     urls: Vec<String>,
@@ -34,7 +34,7 @@ struct Stripes {
 
 impl Stripes {
     /// Creates the databases on the servers that all tests share.
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let mut databases = Vec::new();
         for kind in KINDS {
             databases.push(TestDatabase::empty(kind).await);
@@ -50,7 +50,7 @@ impl Stripes {
         }
     }
 
-    fn options(&self, options: Options) -> Options {
+    pub(super) fn options(&self, options: Options) -> Options {
         let urls: Vec<&str> = self.urls.iter().map(String::as_str).collect();
         configured(options, &urls)
             .env("ODOMETER_DEFAULT__BLOCK__MIN", 5)
@@ -107,7 +107,7 @@ fn configured(options: Options, databases: &[&str]) -> Options {
 }
 
 /// Returns the index of the database that gave a number. The sequence must start at 1.
-fn residue(value: i64) -> usize {
+pub(super) fn residue(value: i64) -> usize {
     usize::try_from((value - 1).rem_euclid(N)).expect("a residue is not negative")
 }
 

@@ -174,7 +174,7 @@ fn formats_do_not_change_for_ever() {
 fn what_is_reserved_keeps_its_room() {
     let existing = created(json!({"format": "A-{value:03}", "overflow": "widen"}));
     let narrow = change(json!({"overflow": "refuse"}));
-    assert_eq!(narrow.apply(&existing, 1000, true).unwrap().limit(), 999);
+    assert_eq!(narrow.apply(&existing, 1000, true).unwrap().last(), 999);
     let error = narrow.apply(&existing, 1002, true).unwrap_err();
     assert_eq!(error.field(), "overflow");
     assert!(

@@ -158,7 +158,7 @@ fn numbers(definition: &Definition, random: &mut Random) -> BTreeSet<i64> {
     let wanted: Vec<i64> = (0..NUMBERS).map(|_| one()).collect();
     let (start, step) = (definition.start, definition.step);
     let on_step =
-        |number: i64| start + (number.min(definition.limit()) - start).max(0) / step * step;
+        |number: i64| start + (number.min(definition.last()) - start).max(0) / step * step;
     wanted.into_iter().map(on_step).collect()
 }
 
@@ -300,7 +300,7 @@ fn common_ids(n_pairs: usize) -> [(usize, usize); 2] {
             continue;
         };
         let periods = periods(one.period, &mut random);
-        let fits = |number: &i64| *number <= one.limit().min(other.limit());
+        let fits = |number: &i64| *number <= one.last().min(other.last());
         let numbers: BTreeSet<i64> = numbers(&one, &mut random)
             .into_iter()
             .filter(fits)

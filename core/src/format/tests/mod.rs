@@ -148,7 +148,7 @@ fn patterns_whose_ids_could_repeat_are_refused_saying_why() {
 #[test]
 fn a_number_past_its_padding_does_not_exist_unless_it_may_widen() {
     let mut definition = defined(PeriodKind::None, "A{value:03}");
-    assert_eq!((definition.limit(), definition.end()), (999, 1000));
+    assert_eq!((definition.last(), definition.end()), (999, 1000));
     assert_eq!(
         (
             definition.left(1),
@@ -163,10 +163,10 @@ fn a_number_past_its_padding_does_not_exist_unless_it_may_widen() {
     definition.step = 7;
     assert_eq!((definition.left(1), definition.end()), (143, 1002));
     definition.max = 500;
-    assert_eq!(definition.limit(), 500);
+    assert_eq!(definition.last(), 500);
     definition.overflow = Overflow::Widen;
     definition.max = 5_000;
-    assert_eq!(definition.limit(), 5_000);
+    assert_eq!(definition.last(), 5_000);
     let format = Format::of(&definition).unwrap();
     assert_eq!(printed(&format, "", 1002), "A1002");
     assert_eq!(format.read("A1002").unwrap().1, 1002);

@@ -66,6 +66,7 @@ const TAKING: &[Code] = &[
     Code::SequenceExhausted,
     Code::TooManySequences,
     Code::SequenceRetired,
+    Code::RateLimited,
 ];
 
 const DEFINING: &[Code] = &[
@@ -183,7 +184,7 @@ fn refusal(status: u16, words: &[&str]) -> Response {
     let header = match status {
         401 => Some(("WWW-Authenticate", text, "`Bearer`.")),
         405 => Some(("Allow", text, "The methods of the path.")),
-        503 => Some(("Retry-After", seconds, "Seconds to wait before you retry.")),
+        429 | 503 => Some(("Retry-After", seconds, "Seconds to wait before you retry.")),
         _ => None,
     };
     match header {

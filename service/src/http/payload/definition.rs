@@ -45,6 +45,8 @@ pub(crate) struct Definition {
     /// Numbers a second that you expect; null if you do not know.
     #[schema(exclusive_minimum = 0, maximum = 1_000_000_000, example = 100.0)]
     declared_rate: Option<f64>,
+    /// How fast numbers may be reserved; null if there is no limit.
+    limit: Option<SpeedLimit>,
     /// The store that keeps the sequence.
     store: StoreName,
     /// What people should know about the sequence.
@@ -70,6 +72,18 @@ pub(crate) struct BlockPolicy {
     /// For how long a block should last.
     #[schema(example = "30m")]
     refill: Duration,
+}
+
+/// How fast the numbers of each counter may be reserved. A failover that lost commits skips as many.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SpeedLimit {
+    /// Numbers a second.
+    #[schema(minimum = 1, maximum = 1_000_000_000, example = 100_000)]
+    rate: u32,
+    /// Numbers at once after a rest: at most what `rate` gives in a day.
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_u64, example = 10_000_000)]
+    burst: u64,
 }
 
 /// How the bits of a time-ordered id are divided: at most 63 in all, and at least 32 for time and
@@ -146,6 +160,10 @@ pub(crate) struct DefinitionChange {
         example = 100.0
     )]
     declared_rate: Option<f64>,
+    /// How fast numbers may be reserved; null for what suits the other fields. Not for kind
+    /// `snowflake`.
+    #[schema(required = false)]
+    limit: Option<SpeedLimit>,
     /// The store that keeps the sequence. It cannot change.
     #[schema(required = false)]
     store: StoreName,

@@ -1,0 +1,32 @@
+//! Says what the speed limit of a sequence means for the callers of an issuer.
+
+use odometer_core::{sizing::SizeReason, speed_limit::SpeedLimit};
+use odometer_store::limit_of;
+
+use crate::{error::SequenceError, issuer::memory::Issuer};
+
+impl Issuer {
+    /// Returns the speed limit, as far as memory knows.
+    pub(crate) fn limit(&self) -> Option<SpeedLimit> {
+        limit_of(&self.memory.lock().definition)
+    }
+
+    /// Returns how many numbers can be reserved at once, as far as memory knows.
+    pub(crate) fn burst(&self) -> u64 {
+        self.limit().map_or(u64::MAX, SpeedLimit::burst)
+    }
+
+    /// Returns why a caller got no numbers in time: the speed limit held the last refill back, or
+    /// another reason.
+    pub(crate) fn late(&self) -> SequenceError {
+        let memory = self.memory.lock();
+        let last = memory.last_refill.and_then(|refill| refill.why);
+        match last {
+            Some(SizeReason::Limit) => SequenceError::RateLimited {
+                name: self.key.sequence.clone(),
+                wait_ms: 0,
+            },
+            Some(_) | None => SequenceError::RefillTimeout,
+        }
+    }
+}
