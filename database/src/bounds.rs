@@ -38,6 +38,12 @@ const MYSQL_COMMITS: &str = "SET SESSION autocommit = 1, completion_type = 'NO_C
 /// after ten minutes.
 const QUIET_SECONDS: u32 = 900;
 
+/// Returns for how long a server lets a statement go on of which this program waits for `longest`.
+/// MySQL and MariaDB count whole seconds.
+pub fn longest_on_server(longest: Duration) -> Duration {
+    longest + SERVER_MARGIN + Duration::from_secs(1)
+}
+
 /// Returns the bounds of PostgreSQL, each with its value in milliseconds.
 fn bounds(longest: Duration) -> [(&'static str, String); 3] {
     let bound = (longest + SERVER_MARGIN).as_millis().to_string();

@@ -32,6 +32,8 @@ pub struct Model {
     /// The time up to which the speed limit has been used, by the database's clock (Unix µs). 0 if
     /// nothing was reserved.
     pub paced_until_us: i64,
+    /// Whether the counter may have lost commits, and nobody knows how much it must skip.
+    pub must_recover: bool,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

@@ -14,6 +14,7 @@
 
 pub mod block;
 pub mod counter;
+pub mod fence;
 pub mod lineage;
 pub mod meta;
 pub mod replica;

@@ -20,12 +20,21 @@ pub struct Model {
     pub compatible_from: i32,
     /// Raised by every change of a sequence, and by a recovery.
     pub definitions_version: i64,
-    /// When `recover` last ran, in milliseconds since the Unix epoch.
+    /// When the database was last recovered, in milliseconds since the Unix epoch.
+    #[sea_orm(column_name = "last_recovery_at")]
     pub recovered_at: Option<i64>,
+    /// What programs before schema 7 take for the last recovery. Once only programs use the database
+    /// that know fences, this stays as it is: an older program comes back if it sees a recovery.
+    #[sea_orm(column_name = "recovered_at")]
+    pub told_older_at: Option<i64>,
     /// How many steps all recoveries together have skipped.
     pub recovered_skip: i64,
     /// No lease of a worker id begins before this time, in milliseconds since the Unix epoch.
     pub leases_from: Option<i64>,
+    /// The same for the pools of other programs, if it is later there.
+    pub named_leases_from: Option<i64>,
+    /// Since when only programs use the database that know fences (Unix ms). `None` while others may.
+    pub armed_at: Option<i64>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

@@ -10,6 +10,13 @@ pub struct Model {
     pub beat: i64,
     /// Milliseconds since the Unix epoch. Below zero in a row that is set aside, like `beat`.
     pub beat_at: i64,
+    /// Whether the process pays for its numbers, and knows fences.
+    pub knows_fences: bool,
+    /// Whether the process has ended in order. `beat_at` is then the time of its end.
+    pub ended: bool,
+    /// The start of the server (as in `lineage`) that this process lived through, and after which
+    /// it found its heartbeat as it had left it. `None` if there was none.
+    pub vouches: Option<String>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

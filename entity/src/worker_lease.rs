@@ -31,6 +31,9 @@ pub struct Model {
     pub ttl_ms: i64,
     /// Whether the last holder gave the lease back.
     pub ended: bool,
+    /// When the last holder got the lease, by the database's clock (Unix ms). 0 if a program before
+    /// schema 7 gave it.
+    pub leased_at: i64,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

@@ -9,6 +9,13 @@ pub(crate) const PERIOD_LENGTH: u32 = 64;
 
 /// Makes an ASCII column that is compared byte by byte: names that differ in case are two names.
 pub(crate) fn ascii(backend: DbBackend, column: impl IntoIden, length: u32) -> ColumnDef {
+    let mut definition = ascii_or_null(backend, column, length);
+    definition.not_null();
+    definition
+}
+
+/// Makes such a column that may be empty.
+pub(crate) fn ascii_or_null(backend: DbBackend, column: impl IntoIden, length: u32) -> ColumnDef {
     let mut definition = ColumnDef::new(column);
     match backend {
         DbBackend::MySql => definition.custom(format!(
@@ -17,7 +24,6 @@ pub(crate) fn ascii(backend: DbBackend, column: impl IntoIden, length: u32) -> C
         DbBackend::Postgres => definition.custom(format!("varchar({length}) COLLATE \"C\"")),
         DbBackend::Sqlite | _ => definition.string_len(length),
     };
-    definition.not_null();
     definition
 }
 

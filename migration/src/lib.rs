@@ -32,6 +32,7 @@ mod m0009_redis;
 mod m0010_leases;
 mod m0011_lineage;
 mod m0012_speed_limit;
+mod m0013_fence;
 #[cfg(feature = "next")]
 mod next;
 mod step;
@@ -42,9 +43,9 @@ use sea_orm_migration::{
 };
 
 /// Says which version of the schema these migrations make and this version of Odometer works with.
-pub const SCHEMA_VERSION: i32 = 6;
+pub const SCHEMA_VERSION: i32 = 7;
 /// Says which version of the schema is the oldest that this version of Odometer can work with.
-pub const OLDEST_SCHEMA: i32 = SPEED_LIMIT;
+pub const OLDEST_SCHEMA: i32 = FENCE;
 /// Names the first schema with the indexes by which the journal is checked and pruned.
 pub(crate) const JOURNAL_INDEX: i32 = 2;
 /// Names the first schema that records which Redis servers count.
@@ -55,6 +56,8 @@ pub(crate) const WORKER_LEASES: i32 = 4;
 pub(crate) const LINEAGE: i32 = 5;
 /// Names the first schema in which the database enforces speed limits.
 pub(crate) const SPEED_LIMIT: i32 = 6;
+/// Names the first schema that keeps fences. A database that is armed keeps older programs out.
+pub const FENCE: i32 = 7;
 
 struct Migrator;
 
@@ -74,6 +77,7 @@ impl MigratorTrait for Migrator {
             m0010_leases,
             m0011_lineage,
             m0012_speed_limit,
+            m0013_fence,
         ]
     }
 

@@ -14,7 +14,8 @@ use crate::{
 /// Bounds what a server says of itself, in ASCII characters.
 const SERVER_LENGTH: u32 = 128;
 /// Bounds what a server says of its start, in ASCII characters.
-const STARTED_LENGTH: u32 = 64;
+/// Bounds the start of a server, in ASCII characters.
+pub(crate) const STARTED_LENGTH: u32 = 64;
 
 /// Makes MariaDB note when each row was written. A dump does not copy this time. MySQL reads no
 /// comment of MariaDB.

@@ -56,6 +56,18 @@ words! {
         RefusedBurns = "refused-burns",
         /// A name that was created again meanwhile begins again.
         CreationOverwrites = "creation-overwrites",
+        /// A fence raises no counter.
+        NoFence = "no-fence",
+        /// No replica that lived through a start of the server vouches for it.
+        NoVouching = "no-vouching",
+        /// One replica that lived through a start of the server is enough to vouch for it.
+        OneVoucher = "one-voucher",
+        /// A server that was started again counts as whole, whatever the heartbeats in it say.
+        TrustsStarts = "trusts-starts",
+        /// A lease reaches ahead as far as it was asked for, however short a time it has lasted.
+        LeasesReachFar = "leases-reach-far",
+        /// A fence that fails again and again counts as a database that is away.
+        FencesFailSilently = "fences-fail-silently",
         /// No sequence has a speed limit.
         NoLimit = "no-limit",
         /// A reservation does not look at how much is left of a sequence up to its `max`.

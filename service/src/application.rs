@@ -244,7 +244,7 @@ pub fn stores_settings(config: &Config) -> StoresSettings {
             journal_queue: config.journal.queue,
             journal_retain: config.journal.retain,
             durability: config.store.durability,
-            is_lossless: config.failover.lossless,
+            failover: config.failover_limits(),
             migrate: config.migrate,
             definition_refresh: config.definition_refresh,
         },

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use actix_web::rt::System;
 use clap::{Parser, Subcommand};
-use odometer_store::Loss;
+use odometer_store::{FenceRequest, Loss};
 use rustix::fs::Mode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
@@ -60,6 +60,9 @@ enum Command {
     /// After a restore or a failover to an older state: let every sequence go on above what may
     /// have been issued since.
     Recover {
+        /// Only this sequence, which waits for --skip or --nothing-was-lost after a failover.
+        #[arg(value_name = "NAME")]
+        sequence: Option<String>,
         /// More numbers than any sequence can have reserved since the state that was restored.
         #[arg(long, value_name = "N")]
         skip: Option<u64>,
@@ -144,6 +147,7 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
             until_signal(apply::apply(&config, &file, how, &mut tell)).await
         }
         Command::Recover {
+            sequence,
             skip,
             nothing_was_lost,
             store,
@@ -151,16 +155,14 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
             yes,
         } => {
             let store = store.as_deref();
-            let loss = match nothing_was_lost {
-                true => Some(Loss::Nothing),
-                false => skip.filter(|skip| *skip > 0).map(Loss::Steps),
-            };
-            let must_ask = !dry_run && !yes && loss.is_some();
+            let skip = skip.filter(|skip| *skip > 0);
+            let loss = loss_of(sequence, skip, nothing_was_lost);
             let recovering = async {
-                if must_ask {
-                    ask_to_recover(&config, store, loss, &mut tell).await?;
+                let loss = loss?;
+                if !dry_run && !yes {
+                    ask_to_recover(&config, store, &loss, &mut tell).await?;
                 }
-                commands::recover(&config, store, loss, dry_run, &mut tell).await
+                commands::recover(&config, store, &loss, dry_run, &mut tell).await
             };
             until_signal(recovering).await
         }
@@ -171,11 +173,34 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
     outcome
 }
 
+/// Returns what an operator says was lost.
+fn loss_of(
+    sequence: Option<String>,
+    skip: Option<u64>,
+    nothing_was_lost: bool,
+) -> Result<Loss, CommandFailure> {
+    match (sequence, skip) {
+        (_, Some(0)) => Err(CommandFailure::configuration(
+            "--skip: give N, above 0, or --nothing-was-lost",
+        )),
+        (Some(name), None) if !nothing_was_lost => Err(CommandFailure::configuration(format!(
+            "NAME: what `{name}` has lost cannot be computed; give --skip N or --nothing-was-lost"
+        ))),
+        (Some(name), skip) => Ok(Loss::OfSequence {
+            name,
+            n_steps: skip.unwrap_or(0),
+        }),
+        (None, _) if nothing_was_lost => Ok(Loss::Steps(0)),
+        (None, Some(skip)) => Ok(Loss::Steps(skip)),
+        (None, None) => Ok(Loss::Computed(FenceRequest::default())),
+    }
+}
+
 /// Shows what a recovery would do, and asks whether to do it.
 async fn ask_to_recover(
     config: &Config,
     store: Option<&str>,
-    loss: Option<Loss>,
+    loss: &Loss,
     tell: &mut (dyn FnMut(String) + Send),
 ) -> Result<(), CommandFailure> {
     if !std::io::stdin().is_terminal() {

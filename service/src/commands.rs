@@ -1,7 +1,7 @@
 //! The commands that work on the stores and then end: `migrate`, `check` and `recover`.
 
 use odometer_core::duration::exact;
-use odometer_store::{Loss, Recovered, StartError};
+use odometer_store::{LastRecovery, Loss, Recovered, StartError};
 
 use crate::application::stores_settings;
 use crate::command_failure::CommandFailure;
@@ -47,27 +47,36 @@ pub async fn check(
 /// `tell` gets the lines of what was done, or would be done.
 ///
 /// # Errors
-/// `loss` is missing, there is no such store, or a database was not changed. The other
-/// databases are changed all the same.
+/// There is no such store, or a database was not changed. The other databases are changed all the
+/// same.
 pub async fn recover(
     config: &Config,
     store: Option<&str>,
-    loss: Option<Loss>,
+    loss: &Loss,
     is_dry_run: bool,
     tell: &mut (dyn FnMut(String) + Send),
 ) -> Result<(), CommandFailure> {
-    let Some(loss) = loss else {
-        return Err(CommandFailure::configuration(
-            "--skip: give N, more numbers than any sequence can have reserved since the state \
-             that was restored, what replicas hold ahead included; too many only cost a gap, too \
-             few repeat numbers; if the database is whole, only on another server, give \
-             --nothing-was-lost",
-        ));
-    };
     let settings = stores_settings(config);
-    let outcomes = Box::pin(odometer_store::recover(&settings, store, loss, is_dry_run)).await?;
+    let outcomes = Box::pin(odometer_store::recover(
+        &settings,
+        store,
+        loss.clone(),
+        is_dry_run,
+    ))
+    .await?;
     let n_databases = outcomes.len();
     let mut failed = Vec::new();
+    let is_somewhere = |outcome: &Result<Recovered, StartError>| {
+        !outcome.as_ref().is_ok_and(|recovered| recovered.is_nowhere)
+    };
+    if let Loss::OfSequence { name, .. } = loss
+        && !outcomes.iter().any(|(_, outcome)| is_somewhere(outcome))
+    {
+        return Err(StartError::Configuration(format!(
+            "NAME: there is no sequence {name}, and none was lost"
+        ))
+        .into());
+    }
     for (database, outcome) in outcomes {
         match outcome {
             Ok(recovered) => {
@@ -119,18 +128,37 @@ fn not_all_recovered(failed: Vec<StartError>, n_databases: usize) -> Result<(), 
     }
 }
 
-fn recovered_lines(recovered: &Recovered, loss: Loss) -> Vec<String> {
-    let Loss::Steps(skip) = loss else {
-        return vec![
-            "the database counts as whole: nothing is skipped".to_owned(),
-            "a replica that has seen a loss goes on refusing until `odometer recover --skip N`"
-                .to_owned(),
-        ];
+fn recovered_lines(recovered: &Recovered, loss: &Loss) -> Vec<String> {
+    let n_sequences = recovered.n_sequences;
+    let mut lines = match (loss, &recovered.fence) {
+        (Loss::OfSequence { name, n_steps }, _) => {
+            return vec![if recovered.is_nowhere {
+                format!("there is no sequence {name}, and none was lost: nothing is changed")
+            } else if n_sequences == 0 {
+                format!("if {name} is created again, it begins {n_steps} steps further")
+            } else {
+                format!("{name} goes on {n_steps} steps further")
+            }];
+        }
+        (Loss::Computed(_), Some(fence)) => vec![
+            format!("the database was last good {} s ago", age_s(fence)),
+            format!("{n_sequences} sequences go on above what their limits allowed since"),
+        ],
+        (Loss::Steps(0), _) | (Loss::Computed(_), None) => {
+            return nothing_was_lost_lines(recovered);
+        }
+        (Loss::Steps(skip), _) => vec![format!(
+            "{n_sequences} sequences go on {skip} steps further"
+        )],
     };
-    let mut lines = vec![format!(
-        "{} sequences go on {skip} steps further",
-        recovered.n_sequences
-    )];
+    if recovered.n_unknown > 0 {
+        lines.push(format!(
+            "of {} sequences nobody can compute what was lost: they give nothing until you recover \
+             with --skip N or --nothing-was-lost:",
+            recovered.n_unknown
+        ));
+        lines.extend(names(&recovered.unknown, recovered.n_unknown));
+    }
     if let Some(name) = &recovered.highest_riser {
         lines.push(format!(
             "the highest rise is {}, of {name}",
@@ -142,13 +170,7 @@ fn recovered_lines(recovered: &Recovered, loss: Loss) -> Vec<String> {
             "{} sequences end before that and are exhausted, unless their max is raised:",
             recovered.n_at_their_end
         ));
-        let named = recovered.at_their_end.iter();
-        lines.extend(named.map(|name| format!("  {name}")));
-        let n_named = u64::try_from(recovered.at_their_end.len()).unwrap_or(u64::MAX);
-        if n_named < recovered.n_at_their_end {
-            let n_others = recovered.n_at_their_end - n_named;
-            lines.push(format!("  and {n_others} more"));
-        }
+        lines.extend(names(&recovered.at_their_end, recovered.n_at_their_end));
     }
     lines.push(format!(
         "{} returned blocks with {} numbers are given up",
@@ -165,6 +187,47 @@ fn recovered_lines(recovered: &Recovered, loss: Loss) -> Vec<String> {
             recovered.n_leases,
             wait_ms.unsigned_abs().div_ceil(60_000)
         ));
+    }
+    lines
+}
+
+/// Returns the lines about a database that has lost nothing.
+fn nothing_was_lost_lines(recovered: &Recovered) -> Vec<String> {
+    let mut lines = vec![
+        "the database counts as whole: nothing is skipped".to_owned(),
+        "a replica that has seen a loss goes on refusing until `odometer recover --skip N`"
+            .to_owned(),
+    ];
+    if recovered.n_unknown > 0 {
+        let n_waiting = recovered.n_unknown;
+        // If the word was about the last failover, all counters were gone through.
+        lines.push(match recovered.n_sequences {
+            0 => format!(
+                "{n_waiting} sequences still wait for `odometer recover NAME`, since an earlier \
+                 failover:"
+            ),
+            _ => format!(
+                "{n_waiting} sequences that waited since the last failover go on as if they had \
+                 lost nothing in it:"
+            ),
+        });
+        lines.extend(names(&recovered.unknown, n_waiting));
+    }
+    lines
+}
+
+/// Returns how long before a fence the database was last good, in seconds.
+fn age_s(fence: &LastRecovery) -> i64 {
+    let since_ms = fence.lost_since_ms.unwrap_or(fence.at_ms);
+    fence.at_ms.saturating_sub(since_ms) / 1000
+}
+
+/// Returns a line for each of the names, and one for those that are not named.
+fn names(named: &[String], n_all: u64) -> Vec<String> {
+    let mut lines: Vec<String> = named.iter().map(|name| format!("  {name}")).collect();
+    let n_named = u64::try_from(named.len()).unwrap_or(u64::MAX);
+    if n_named < n_all {
+        lines.push(format!("  and {} more", n_all - n_named));
     }
     lines
 }

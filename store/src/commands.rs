@@ -143,7 +143,7 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
             connection.clone(),
             identity.clone(),
             false,
-            bounds.is_lossless,
+            bounds.failover.is_lossless,
         )
         .await;
         let verdict = verdict.unwrap_or_else(|error| fitness_of(&error.into()));
@@ -164,6 +164,8 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
             let mut lines = vec![format!(
                 "{named}: reached, with a schema that fits{settings}"
             )];
+            let left = database.left_to_operators.iter();
+            lines.extend(left.map(|left| format!("{named}: {left}")));
             let warnings = target.warnings.into_iter().chain(weakness);
             lines
                 .extend(warnings.map(|text| format!("warning: {}", identity.label.name_in(&text))));
@@ -214,7 +216,7 @@ pub fn recover<'a>(
         for database in settings.all_databases() {
             let identity = &database.identity;
             if store.is_none_or(|wanted| wanted == &*identity.label.store) {
-                let recovered = recover::recover(&database, loss, is_dry_run).await;
+                let recovered = recover::recover(&database, loss.clone(), is_dry_run).await;
                 let named = (!identity.is_only).then(|| identity.to_string());
                 outcomes.push((named, recovered.map_err(|error| error.of(&identity.label))));
             }

@@ -76,6 +76,9 @@ pub(crate) enum Creation {
     Contradicted,
     /// The sequence would begin below what was seen of its name.
     TooLow,
+    /// The name may be one that the database has lost. Nobody knows where it begins until an operator
+    /// says so.
+    Waits,
     /// There is a row of this name, whose counter is gone.
     MissingCounter,
     Refused(StoreError),
@@ -89,7 +92,11 @@ impl Creation {
     pub(crate) async fn end(self, transaction: DatabaseTransaction) -> Result<Self, DbErr> {
         match &self {
             Self::Created(_) | Self::Exists => transaction.commit().await?,
-            Self::Contradicted | Self::TooLow | Self::MissingCounter | Self::Refused(_) => {
+            Self::Contradicted
+            | Self::TooLow
+            | Self::Waits
+            | Self::MissingCounter
+            | Self::Refused(_) => {
                 transaction.rollback().await?;
             }
         }
@@ -149,6 +156,7 @@ impl Database {
             Creation::Created(_) | Creation::Exists => Ok(creation),
             Creation::Contradicted => Err(self.failed(guard)),
             Creation::TooLow => Err(self.heartbeat.name_went_back(name).into()),
+            Creation::Waits => Err(self.heartbeat.name_waits(name).into()),
             Creation::MissingCounter => Err(error::without_counter(name).into()),
             Creation::Refused(error) => Err(error.into()),
         }
@@ -226,8 +234,8 @@ async fn create(
     guard: HeartbeatGuard,
 ) -> Result<Creation, DbErr> {
     let transaction = database.begin().await?;
-    let creation = match CreationBaseline::hold(&transaction, &guard).await? {
-        Some(baseline) => insert(&transaction, &new, stripe, baseline).await?,
+    let creation = match CreationBaseline::hold(&transaction, &guard, &new.name).await? {
+        Some(baseline) => insert(&transaction, &new, stripe, &baseline).await?,
         None => Creation::Contradicted,
     };
     creation.end(transaction).await
@@ -238,7 +246,7 @@ pub(crate) async fn insert(
     transaction: &DatabaseTransaction,
     new: &NewName,
     stripe: Stripe,
-    baseline: CreationBaseline,
+    baseline: &CreationBaseline,
 ) -> Result<Creation, DbErr> {
     let NewName {
         name,
@@ -250,10 +258,14 @@ pub(crate) async fn insert(
     let counted = stripe.view(definition);
     let mut counter = NewCounter::at(baseline.first(&counted), definition, stripe, baseline);
     if let NewRow::Sequence { above } | NewRow::Copy { above, .. } = row
-        && counter.next_value < *above
         && !faults::is(Fault::NoWentBackChecks)
     {
-        return Ok(Creation::TooLow);
+        if baseline.is_unknown(&counted) {
+            return Ok(Creation::Waits);
+        }
+        if counter.next_value < *above {
+            return Ok(Creation::TooLow);
+        }
     }
     let mut stored = None;
     let (state, version, removed_through) = match row {

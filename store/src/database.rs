@@ -46,7 +46,7 @@ use crate::{
     rows::counter::GuardedCounter,
     schema,
     settings::{DatabaseSettings, OpenFor, Process, StoreLimits},
-    stamp_check::{COPIED, PROMOTED, StampCheck},
+    stamp_check::{COPIED, PROMOTED, RESTARTED, StampCheck},
     worker_lease::{row_cache::LeaseRowCache, unconfirmed::UnconfirmedLeases},
 };
 
@@ -94,6 +94,8 @@ pub(crate) struct Database {
     pub(crate) peak_in_flight: AtomicUsize,
     /// The numbers of each sequence that this database counts.
     pub(crate) stripe: Stripe,
+    /// Why replicas do not fence this database by themselves. `None` if they do.
+    pub(crate) unfenced: Option<&'static str>,
     /// The lock of the SQLite file, held for as long as this process may write the file.
     lock: Option<FileLock>,
 }
@@ -130,6 +132,7 @@ impl Database {
         process: &Process,
     ) -> Result<(Self, Target), StartError> {
         let (target, lock) = reserve_file(Target::parse(&settings.url)?, process.open_for)?;
+        let (unfenced, left) = (settings.unfenced, settings.left_to_operators);
         let (identity, settings) = (settings.identity, settings.bounds);
         let (holder, metrics) = (Arc::clone(&process.holder), Arc::clone(&process.metrics));
         let counted = metrics.database(&identity.label.store, identity.source.database);
@@ -162,6 +165,9 @@ impl Database {
         );
         if is_serving {
             connection.tasks().spawn(writing);
+            if let Some(left) = left {
+                tracing::info!(target: TARGET, database = %identity, "{left}");
+            }
         }
         let database = Self {
             connection,
@@ -183,6 +189,7 @@ impl Database {
             known: LeaseRowCache::default(),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
+            unfenced,
             lock,
         };
         Ok((database, target))
@@ -206,13 +213,13 @@ impl Database {
             self.fatal.clone(),
             (counted.up.clone(), counted.durability_weak.clone()),
             MonitoredTables {
-                target,
+                target: target.clone(),
                 identity: self.identity.clone(),
                 limits: settings.clone(),
                 heartbeat: Arc::clone(&self.heartbeat),
                 failover_guard: counted.failover_guard.clone(),
             },
-            Refresher::new(self, tell, process.recoveries.clone()),
+            Refresher::new(self, target, tell, process.recoveries.clone()),
         );
         first_look(&self.connection).await;
         self.fatal.borrow().clone().map_or(Ok(()), Err)
@@ -239,7 +246,8 @@ impl Database {
         } else {
             let reached = Box::pin(probe::reach(target, bounds.acquire)).await;
             reached.map_err(|failure| fitness_of(&failure))?;
-            let (identity, is_lossless) = (self.identity.clone(), self.settings.is_lossless);
+            let (identity, is_lossless) =
+                (self.identity.clone(), self.settings.failover.is_lossless);
             let looking = self.connection.run(until, |database| {
                 fitness::inspect(database, identity, false, is_lossless)
             });
@@ -268,7 +276,12 @@ impl Database {
             self.heartbeat.note_marks(false);
             return Ok(());
         }
-        let looked = StampCheck::of(self).look().await;
+        let check = StampCheck::new(
+            (&self.connection, &self.heartbeat),
+            &self.settings,
+            self.unfenced.is_none(),
+        );
+        let looked = check.look().await;
         let (_, verdict) = looked.map_err(|failure| StartError::from(fitness_of(&failure)))?;
         let how = match verdict {
             None => {
@@ -281,7 +294,13 @@ impl Database {
             }
             Some(StampVerdict::Copied) => COPIED,
             Some(StampVerdict::Promoted) => PROMOTED,
-            Some(StampVerdict::Restarted | StampVerdict::Unstamped | StampVerdict::Unmarked) => {
+            Some(StampVerdict::Restarted) => {
+                return Err(StartError::Other(format!(
+                    "the database may have lost commits: {RESTARTED}. Start a replica, or run \
+                     `odometer recover --nothing-was-lost` if the server has its own disk"
+                )));
+            }
+            Some(StampVerdict::Unstamped | StampVerdict::Unmarked) => {
                 "the server does not say which one it is"
             }
         };
@@ -315,6 +334,7 @@ impl Database {
             database: self.identity.label.address.to_string(),
             is_up: self.is_up(),
             went_back: self.heartbeat.has_gone_back(),
+            last_recovery: self.heartbeat.recoveries().last(),
         }
     }
 
@@ -492,6 +512,12 @@ impl Database {
                 rows = self.journal.n_queued(),
                 "rows of the journal could not be written before the end"
             );
+        } else if self.is_up() {
+            let longest = self.settings.statement.timeout;
+            let ending = self
+                .heartbeat
+                .end(&self.connection, longest.min(time_limit / 8));
+            ending.await;
         }
         self.connection.close(time_limit / 2).await;
         let in_doubt = self.uncertain_writes.end();

@@ -39,7 +39,10 @@ impl Tables for MonitoredTables {
         database: DatabaseConnection,
     ) -> impl Future<Output = Result<DatabaseFitness, DbErr>> + Send + 'static + use<> {
         let (identity, heartbeat) = (self.identity.clone(), Arc::clone(&self.heartbeat));
-        let (guarded, is_lossless) = (self.failover_guard.clone(), self.limits.is_lossless);
+        let (guarded, is_lossless) = (
+            self.failover_guard.clone(),
+            self.limits.failover.is_lossless,
+        );
         async move {
             let found = inspect(database, identity, false, is_lossless).await?;
             if let DatabaseFitness::Good { has_marks, .. } = found {
@@ -210,7 +213,8 @@ const RIGHTS_CHECKS: [Check; 2] = [
     (
         DbBackend::Postgres,
         "SELECT count(*) <> 0 AS found FROM pg_class WHERE relkind = 'r' \
-         AND relname IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
+         AND relname IN ('meta', 'lineage', 'fence', 'sequence', 'counter', 'block', 'replica', \
+         'worker_lease') \
          AND pg_table_is_visible(oid) AND NOT (has_table_privilege(oid, 'SELECT') \
          AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') \
          AND has_table_privilege(oid, 'DELETE'))",
@@ -220,7 +224,8 @@ const RIGHTS_CHECKS: [Check; 2] = [
         DbBackend::MySql,
         "SELECT count(*) <> 0 AS found FROM information_schema.tables t \
          WHERE t.table_schema = DATABASE() \
-         AND t.table_name IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
+         AND t.table_name IN ('meta', 'lineage', 'fence', 'sequence', 'counter', 'block', 'replica', \
+         'worker_lease') \
          AND EXISTS (SELECT 1 FROM information_schema.statistics s \
          WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name \
          AND s.index_name = 'PRIMARY') \
@@ -235,30 +240,30 @@ const TABLE_CHECKS: [Check; 5] = [
     (
         DbBackend::Postgres,
         "SELECT count(*) <> 0 AS found FROM pg_class \
-         WHERE relname IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'worker_lease') \
+         WHERE relname IN ('meta', 'lineage', 'fence', 'sequence', 'counter', 'block', 'worker_lease') \
          AND relkind = 'r' AND relpersistence <> 'p' AND pg_table_is_visible(oid)",
         FORGETFUL,
     ),
     (
         DbBackend::Postgres,
-        "SELECT count(*) <> 6 AS found FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid \
+        "SELECT count(*) <> 7 AS found FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid \
          WHERE k.contype = 'p' AND pg_table_is_visible(c.oid) \
-         AND c.relname IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'worker_lease')",
+         AND c.relname IN ('meta', 'lineage', 'fence', 'sequence', 'counter', 'block', 'worker_lease')",
         KEYLESS,
     ),
     (
         DbBackend::MySql,
         "SELECT count(*) <> 0 AS found FROM information_schema.tables \
          WHERE table_schema = DATABASE() AND engine <> 'InnoDB' \
-         AND table_name IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'worker_lease')",
+         AND table_name IN ('meta', 'lineage', 'fence', 'sequence', 'counter', 'block', 'worker_lease')",
         FORGETFUL,
     ),
     // MySQL does not show the constraints to a user who may only read.
     (
         DbBackend::MySql,
-        "SELECT count(*) <> 6 AS found FROM information_schema.statistics \
+        "SELECT count(*) <> 7 AS found FROM information_schema.statistics \
          WHERE table_schema = DATABASE() AND index_name = 'PRIMARY' AND seq_in_index = 1 \
-         AND table_name IN ('meta', 'lineage', 'sequence', 'counter', 'block', 'worker_lease')",
+         AND table_name IN ('meta', 'lineage', 'fence', 'sequence', 'counter', 'block', 'worker_lease')",
         KEYLESS,
     ),
     // MySQL reads no comment of MariaDB.

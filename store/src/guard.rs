@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use entity::replica;
+use odometer_core::name::SequenceName;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ColumnTrait, FromQueryResult,
@@ -11,6 +12,7 @@ use sea_orm::{
 };
 
 use crate::{
+    fences::Recoveries,
     lineage::StampGuard,
     set_aside::{is_aside_from, is_kept},
 };
@@ -26,13 +28,20 @@ pub(crate) struct HeartbeatGuard {
     pub(crate) stamp: Option<StampGuard>,
     /// How many recoveries this process had seen when the guard was made.
     pub(crate) n_recoveries: u64,
-    /// The last recovery that this process had seen when the guard was made. Numbers that the
-    /// guarded statement reserves belong to this recovery or to a later one, never to an earlier
-    /// one.
+    /// The last recovery that this process had seen when the guard was made.
     pub(crate) recovered_at: Option<i64>,
+    /// All recoveries that it had seen.
+    pub(crate) recoveries: Arc<Recoveries>,
 }
 
 impl HeartbeatGuard {
+    /// Returns the last recovery of this sequence that the process had seen when the guard was made.
+    /// Numbers that the guarded statement reserves belong to this recovery or to a later one, never
+    /// to an earlier one.
+    pub(crate) fn recovered_at(&self, name: &SequenceName) -> Option<i64> {
+        Ord::max(self.recovered_at, self.recoveries.last_at_of(name))
+    }
+
     /// Returns the condition for a statement: the stamp fits, and this replica's row is there and
     /// has not gone back.
     pub(crate) fn holds(&self) -> Expr {

@@ -23,8 +23,8 @@
 //!
 //! If a guard fails, the database has lost commits, and with them numbers that were issued. From
 //! then on this replica reserves nothing for any name in this database, until `odometer recover`
-//! has raised every counter. The poll sees the recovery in `meta.recovered_at`, and the replica
-//! writes its row again, above every value that it has sent. Blocks that were reserved before the
+//! has raised every counter. The poll sees the recovery by the [branch](crate::fences) of the
+//! database, and the replica writes its row again, above every value that it has sent. Blocks that were reserved before the
 //! recovery are dropped, because other processes may have got the same numbers in commits that
 //! were lost.
 //!
@@ -57,10 +57,7 @@ use odometer_database::{
     server_mark::ServerMark,
     session::DatabaseConnection,
 };
-use odometer_process::{
-    clock::now_ms,
-    faults::{self, Fault},
-};
+use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, Iterable, QueryFilter,
     sea_query::{Expr, ExprTrait, OnConflict, Query},
@@ -69,10 +66,11 @@ use tokio::sync::watch;
 
 use crate::{
     error::StoreError,
+    fences::Recoveries,
     guard::HeartbeatGuard,
     lineage::StampGuard,
     set_aside::{is_kept, set_aside_value},
-    trust::Trust,
+    trust::{Met, Trust},
 };
 
 /// Names the log target of the events in this file.
@@ -80,9 +78,6 @@ const TARGET: &str = "odometer::store::change::beat";
 
 /// Says what is known of this replica's row.
 pub(crate) const ROW_GONE: &str = "this replica's own row is gone or older than it was";
-/// Names the one row that belongs to no process. Its `beat` is the latest recovery that a refusing
-/// process has seen, stored like the value of a [row set aside](set_aside_value).
-const LAST_RECOVERY_SEEN: &str = "last recovery seen";
 
 /// The heartbeat of this replica: its row, and what this process knows of the database.
 pub(crate) struct Heartbeat {
@@ -183,6 +178,7 @@ impl Heartbeat {
             stamp: self.stamp_guard(trust.branch())?,
             n_recoveries: trust.n_recoveries(),
             recovered_at: trust.recovered_at(),
+            recoveries: Arc::clone(trust.recoveries()),
         })
     }
 
@@ -212,6 +208,16 @@ impl Heartbeat {
         self.trust.borrow().has_gone_back()
     }
 
+    /// Returns whether statements may be guarded now.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.trust.borrow().check().is_ok()
+    }
+
+    /// Returns whether something is gone that this process has seen.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.trust.borrow().is_lost()
+    }
+
     /// Returns the last value that was sent, whether or not it arrived.
     pub(crate) fn last_sent(&self) -> i64 {
         self.trust.borrow().sent()
@@ -232,9 +238,15 @@ impl Heartbeat {
         self.trust.borrow().n_recoveries()
     }
 
-    /// Returns the last recovery that this process has seen.
-    pub(crate) fn recovered_at(&self) -> Option<i64> {
-        self.trust.borrow().recovered_at()
+    /// Returns whether this process has seen a recovery of all sequences.
+    pub(crate) fn was_recovered(&self) -> bool {
+        self.trust.borrow().was_recovered()
+    }
+
+    /// Returns the last recovery of this sequence that this process has seen.
+    pub(crate) fn recovered_at(&self, name: &SequenceName) -> Option<i64> {
+        let trust = self.trust.borrow();
+        Ord::max(trust.recovered_at(), trust.recoveries().last_at_of(name))
     }
 
     /// Returns whether this replica's row, as it was read, is gone or older than it was.
@@ -323,6 +335,20 @@ impl Heartbeat {
         StoreError::WentBack
     }
 
+    /// Notes that an operator must say what was lost of one sequence. Returns the error.
+    pub(crate) fn name_waits(&self, name: &SequenceName) -> StoreError {
+        if self.change(|trust| trust.name_is_lost(name)) {
+            tracing::error!(
+                target: TARGET,
+                sequence = name.as_str(),
+                store = &*self.store,
+                "the database failed over, and nobody can compute what was lost of this sequence: \
+                 run `odometer recover NAME`, with --skip N or --nothing-was-lost"
+            );
+        }
+        StoreError::WentBack
+    }
+
     /// Writes the row above every value that was ever sent: at the first contact, and after a
     /// recovery. The stamp must name `branch`.
     ///
@@ -362,7 +388,7 @@ impl Heartbeat {
         };
         let (holder, next) = (Arc::clone(&self.holder), self.next());
         let stamp = guard.stamp.clone();
-        let write = |database| raise(database, holder, (least, next), stamp);
+        let write = |database| raise(database, holder, (least, next), stamp, false);
         if connection.run(Instant::now() + time_limit, write).await? {
             self.confirm(next);
         } else {
@@ -371,39 +397,63 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Tells the database which recovery this process has seen last, while this process refuses.
-    ///
-    /// The state that the database went back to may not know of this recovery. The next recovery
-    /// must [be later](last_recovery_seen), even if a slower clock dates it: this process trusts no
-    /// earlier one.
-    ///
-    /// # Errors
-    /// It is not known whether the recovery was written. Call this again.
-    pub(crate) async fn tell_last_recovery(
+    /// Notes in the row that this process lived through the last start of the server, and finds
+    /// the row as it left it.
+    pub(crate) async fn vouch(
         &self,
         connection: &Arc<Connection>,
         time_limit: Duration,
     ) -> Result<(), StatementFailure> {
-        let seen = {
-            let trust = self.trust.borrow();
-            trust.recovered_at().filter(|_| trust.has_gone_back())
-        };
-        let Some(seen) = seen else {
+        let (holder, trust) = (Arc::clone(&self.holder), self.trust.borrow().confirmed());
+        let (Some(least), Some(mark)) = (trust, self.mark()) else {
             return Ok(());
         };
-        let write = move |database| note_last_recovery(database, seen);
+        let write = |database| vouch(database, holder, least, mark);
         connection.run(Instant::now() + time_limit, write).await
     }
 
-    /// Notes the last recovery that the database had before the first contact.
-    pub(crate) fn met(&self, recovered_at: Option<i64>) {
-        self.trust.send_modify(|trust| trust.met(recovered_at));
+    /// Raises the row for the last time, and notes in it that this process has ended in order. Call
+    /// this when nothing more is given, and all that was reserved is written. A row without this
+    /// note says that its process may have been killed.
+    pub(crate) async fn end(&self, connection: &Arc<Connection>, time_limit: Duration) {
+        let Ok(guard) = self.guard() else {
+            return;
+        };
+        let Some(least) = guard.least else {
+            return;
+        };
+        let (holder, next) = (Arc::clone(&self.holder), self.next());
+        // A heartbeat that is sent later would take the note back.
+        self.trust.send_modify(Trust::end);
+        let write = |database| raise(database, holder, (least, next), guard.stamp, true);
+        match connection.run(Instant::now() + time_limit, write).await {
+            Ok(true) => self.confirm(next),
+            Ok(false) | Err(_) => {
+                tracing::debug!(
+                    target: TARGET,
+                    store = &*self.store,
+                    "the database does not know that this replica has ended in order"
+                );
+            }
+        }
     }
 
-    /// Notes a recovery, and the branch that it began. The row is in the database again.
-    pub(crate) fn recovered(&self, recovered_at: Option<i64>, branch: Option<i64>) {
+    /// Notes the recoveries that the database had before the first contact.
+    pub(crate) fn met(&self, met: Met) {
+        self.trust
+            .send_modify(|trust| trust.met(met.recovered_at, met.recoveries));
+    }
+
+    /// Returns the recoveries that the database had when this process met its branch.
+    pub(crate) fn recoveries(&self) -> Arc<Recoveries> {
+        Arc::clone(self.trust.borrow().recoveries())
+    }
+
+    /// Notes that the database was recovered. The row is in it again. What was lost stays lost,
+    /// unless an operator `has_said` since what it is.
+    pub(crate) fn recovered(&self, met: Met, has_said: bool) {
         self.change(|trust| {
-            trust.recovered(recovered_at, branch);
+            trust.recovered(met, has_said);
             false
         });
     }
@@ -430,7 +480,14 @@ async fn insert(
     stamp: Option<&StampGuard>,
 ) -> Result<(), DbErr> {
     let mut row = Query::select();
-    row.exprs([Expr::val(holder), Expr::val(beat), beat_at]);
+    row.exprs([
+        Expr::val(holder),
+        Expr::val(beat),
+        beat_at,
+        Expr::val(true),
+        Expr::val(false),
+        Expr::val(None::<String>),
+    ]);
     if let Some(stamp) = stamp {
         stamp.narrow(&mut row);
     }
@@ -457,30 +514,7 @@ async fn insert_or_raise(
 ) -> Result<bool, DbErr> {
     let now = database_clock::now(database.get_database_backend());
     insert(&database, (&holder, next, now), stamp.as_ref()).await?;
-    raise(database, holder, (0, next), stamp).await
-}
-
-async fn note_last_recovery(database: DatabaseConnection, seen: i64) -> Result<(), DbErr> {
-    let (beat, beat_at) = (set_aside_value(seen), set_aside_value(now_ms()));
-    let row = (LAST_RECOVERY_SEEN, beat, Expr::val(beat_at));
-    insert(&database, row, None).await?;
-    replica::Entity::update_many()
-        .col_expr(replica::Column::Beat, Expr::val(set_aside_value(seen)))
-        .filter(replica::Column::Holder.eq(LAST_RECOVERY_SEEN))
-        .filter(replica::Column::Beat.gt(set_aside_value(seen)))
-        .exec(&database)
-        .await?;
-    Ok(())
-}
-
-/// Returns the latest recovery that a refusing process has seen.
-pub(crate) async fn last_recovery_seen(
-    database: &impl ConnectionTrait,
-) -> Result<Option<i64>, DbErr> {
-    let row = replica::Entity::find_by_id(LAST_RECOVERY_SEEN)
-        .one(database)
-        .await?;
-    Ok(row.map(|row| set_aside_value(row.beat)))
+    raise(database, holder, (0, next), stamp, false).await
 }
 
 async fn raise(
@@ -488,6 +522,7 @@ async fn raise(
     holder: Arc<str>,
     (least, next): (i64, i64),
     stamp: Option<StampGuard>,
+    has_ended: bool,
 ) -> Result<bool, DbErr> {
     let mut raising = replica::Entity::update_many();
     if let Some(stamp) = stamp {
@@ -495,6 +530,7 @@ async fn raise(
     }
     let raised = raising
         .col_expr(replica::Column::Beat, Expr::val(next))
+        .col_expr(replica::Column::Ended, Expr::val(has_ended))
         .col_expr(
             replica::Column::BeatAt,
             database_clock::now(database.get_database_backend()),
@@ -508,4 +544,21 @@ async fn raise(
         .exec(&database)
         .await?;
     Ok(raised.rows_affected == 1)
+}
+
+/// Writes who vouches. The marks are those of the server that runs the statement, which may be
+/// another one than before: then this is no word for the server before.
+async fn vouch(
+    database: DatabaseConnection,
+    holder: Arc<str>,
+    least: i64,
+    mark: ServerMark,
+) -> Result<(), DbErr> {
+    replica::Entity::update_many()
+        .col_expr(replica::Column::Vouches, mark.started)
+        .filter(replica::Column::Holder.eq(&*holder))
+        .filter(replica::Column::Beat.gte(least))
+        .exec(&database)
+        .await?;
+    Ok(())
 }

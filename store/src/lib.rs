@@ -21,6 +21,7 @@ mod commands;
 mod creation;
 mod database;
 mod error;
+mod fences;
 mod fitness;
 mod guard;
 mod heartbeat;
@@ -33,6 +34,7 @@ mod meta_row;
 mod outcome;
 mod placement;
 mod queries;
+mod recovery;
 mod redis;
 mod removal;
 mod repeat;
@@ -48,10 +50,13 @@ mod stores;
 mod striped;
 mod suggestions;
 mod trust;
+mod vouching;
 mod worker_lease;
 
+pub use change::fencing::FenceRequest;
 pub use change::recover::{Loss, Recovered};
 pub use change::request::{Act, ChangeRequest};
+pub use change::self_fencing::unfit_for_fences;
 pub use commands::{check, migrate, recover};
 pub use error::StoreError;
 pub use journal::trace::{Holder, NumberTrace, Traced};
@@ -64,6 +69,7 @@ pub use outcome::{
     SequenceSummary, Serving, ServingRedis, Snapshot, StoreKind,
 };
 pub use outcome::{DatabaseHealth, RedisHealth, StoreHealth};
+pub use recovery::{KeptNumbers, LastRecovery};
 pub use reservation::{
     counter_read::ReadCounter,
     progress::ReservationProgress,
@@ -74,7 +80,8 @@ pub use rows::catalog::LIVE;
 pub use rows::counter::SeenCounter;
 pub use rows::payment::limit_of;
 pub use settings::{
-    Durability, Fallback, OpenFor, Source, StoreLimits, StoreSettings, StoresSettings,
+    Durability, FailoverLimits, Fallback, OpenFor, Source, StoreLimits, StoreSettings,
+    StoresSettings,
 };
 pub use stores::Stores;
 pub use worker_lease::lease::{

@@ -26,13 +26,18 @@
 //!
 //! If a stamp does not fit, [`LineageRead::verdict`] says why.
 
-use entity::lineage::{Column, Entity};
+use entity::{
+    lineage::{Column, Entity},
+    meta,
+};
 use odometer_database::{database_clock, server_mark::ServerMark, session::DatabaseConnection};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, Iterable,
     QueryFilter,
     sea_query::{Condition, Expr, ExprTrait, Func, Query, SelectStatement},
 };
+
+use crate::meta_row;
 
 /// Is the branch of a database that was never stamped.
 pub(crate) const UNSTAMPED: i64 = 0;
@@ -113,6 +118,13 @@ pub(crate) enum StampVerdict {
 }
 
 impl LineageRead {
+    /// Makes a query of `meta` also read the branch.
+    pub(crate) fn read_branch_in(query: &mut SelectStatement) {
+        query
+            .column((Entity, Column::Branch))
+            .left_join(Entity, the_row());
+    }
+
     /// Makes a query of `meta` also read the stamp and the marks of the server.
     pub(crate) fn read_in(query: &mut SelectStatement, backend: DbBackend, mark: &ServerMark) {
         let original = Query::select()
@@ -120,14 +132,18 @@ impl LineageRead {
             .from(Entity)
             .cond_where(the_row().add(is_original(backend)))
             .to_owned();
+        Self::read_branch_in(query);
         query
-            .column((Entity, Column::Branch))
             .expr_as(column(Column::Server), "stamped_server")
             .expr_as(column(Column::Started), "stamped_started")
             .expr_as(Expr::SubQuery(None, Box::new(original.into())), "original")
             .expr_as(mark.server.clone(), "server")
-            .expr_as(mark.started.clone(), "started")
-            .left_join(Entity, the_row());
+            .expr_as(mark.started.clone(), "started");
+    }
+
+    /// Returns the branch that the stamp names. `None` if the database was never stamped.
+    pub(crate) fn branch(&self) -> Option<i64> {
+        self.branch.filter(|it| *it != UNSTAMPED)
     }
 
     /// Says where the database stands.
@@ -171,8 +187,22 @@ fn is_original(backend: DbBackend) -> Expr {
     }
 }
 
+/// Says where the database stands that a transaction is in.
+pub(crate) async fn verdict_in(
+    transaction: &impl ConnectionTrait,
+    mark: &ServerMark,
+) -> Result<StampVerdict, DbErr> {
+    let mut query = Query::select();
+    query.from(meta::Entity);
+    LineageRead::read_in(&mut query, transaction.get_database_backend(), mark);
+    let row = meta_row::query(transaction, &query).await?;
+    Ok(LineageRead::from_query_result(&row, "")?.verdict())
+}
+
 /// Stamps the database again, if its stamp still is as it was read. If another process was faster,
 /// nothing happens.
+///
+/// The time of the stamp stays. A server that was started again may have lost commits since.
 pub(crate) async fn stamp_again(
     database: DatabaseConnection,
     mark: ServerMark,
@@ -195,12 +225,16 @@ pub(crate) async fn stamp_again(
     if before != UNSTAMPED {
         is_as_read = is_as_read.add(is_original(backend));
     }
+    let stamped_at = match before {
+        UNSTAMPED => database_clock::now(backend),
+        _ => Expr::col(Column::StampedAt),
+    };
     Entity::update_many()
         .col_expr(Column::Branch, Expr::val(branch))
         .col_expr(Column::Server, mark.server)
         .col_expr(Column::Started, mark.started)
         .col_expr(Column::WrittenBy, this_transaction(backend))
-        .col_expr(Column::StampedAt, database_clock::now(backend))
+        .col_expr(Column::StampedAt, stamped_at)
         .filter(is_as_read)
         .exec(&database)
         .await?;
@@ -218,19 +252,22 @@ pub(crate) async fn branch_of(database: &impl ConnectionTrait) -> Result<Option<
 /// before. A server without marks leaves them empty.
 pub(crate) async fn stamp_in(
     transaction: &impl ConnectionTrait,
-    mark: &ServerMark,
+    mark: Option<&ServerMark>,
     branch: i64,
 ) -> Result<(), DbErr> {
     let backend = transaction.get_database_backend();
-    let or_empty = |mark: &Expr| Expr::from(Func::coalesce([mark.clone(), Expr::val("")]));
+    let or_empty = |mark: Option<&Expr>| match mark {
+        Some(mark) => Expr::from(Func::coalesce([mark.clone(), Expr::val("")])),
+        None => Expr::val(""),
+    };
     let row = Query::insert()
         .into_table(Entity)
         .columns(Column::iter())
         .values_panic([
             Expr::val(1_i16),
             Expr::val(branch),
-            or_empty(&mark.server),
-            or_empty(&mark.started),
+            or_empty(mark.map(|mark| &mark.server)),
+            or_empty(mark.map(|mark| &mark.started)),
             this_transaction(backend),
             database_clock::now(backend),
         ])

@@ -6,6 +6,7 @@ use odometer_core::{definition::Definition, name::SequenceName, period::Period};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use crate::recovery::{KeptNumbers, LastRecovery};
 use crate::rows::counter::SeenCounter;
 use crate::settings::Source;
 
@@ -183,15 +184,17 @@ pub struct News {
     pub changed: Vec<Changed>,
 }
 
-/// A recovery that was seen: `odometer recover` ran on a database.
+/// A recovery that was seen: all counters of a database were raised.
 ///
-/// What is remembered of its counters is not worth a try any more. No number that the database gave
-/// before is issued. Earlier news from the database do not count.
-#[derive(Clone, Copy, Debug)]
+/// What is remembered of its counters is not worth a try any more. Earlier news from the database do
+/// not count.
+#[derive(Clone, Debug)]
 pub struct SeenRecovery {
     pub source: Source,
     /// How many recoveries of that database this process has seen, this one included.
     pub n_recoveries: u64,
+    /// The numbers that the database gave before and that are still issued.
+    pub kept: KeptNumbers,
 }
 
 /// The receivers of the news from the databases of a process.
@@ -240,6 +243,8 @@ pub struct DatabaseHealth {
     pub is_up: bool,
     /// Whether the database was found to have gone back, and no recovery was seen since.
     pub went_back: bool,
+    /// The last recovery of the database that this process has seen.
+    pub last_recovery: Option<LastRecovery>,
 }
 
 /// The state of a Redis server.

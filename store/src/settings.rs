@@ -82,12 +82,23 @@ pub struct StoreLimits {
     /// any more.
     pub journal_retain: Duration,
     pub durability: Durability,
-    /// Whether a server that takes the place of another one has all of its commits.
-    pub is_lossless: bool,
+    pub failover: FailoverLimits,
     /// Whether PostgreSQL and MySQL are migrated at the start. SQLite always is.
     pub migrate: bool,
     /// How old the knowledge of definitions may be.
     pub definition_refresh: Duration,
+}
+
+/// What is known of a server that takes the place of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailoverLimits {
+    /// Whether it has all commits of that one.
+    pub is_lossless: bool,
+    /// How long ago the oldest commit may be that it lacks, if replicas are to go on by themselves.
+    /// Zero if they never are.
+    pub within: Duration,
+    /// How far the clocks of two servers may be apart.
+    pub clock_margin: Duration,
 }
 
 /// Identifies the database that a block is of: the index of the store, and the index of the
@@ -131,6 +142,10 @@ pub(crate) struct DatabaseSettings {
     pub(crate) url: String,
     pub(crate) bounds: StoreLimits,
     pub(crate) redis: RedisSettings,
+    /// Why replicas do not fence it by themselves. `None` if they do.
+    pub(crate) unfenced: Option<&'static str>,
+    /// What an operator must know of its failovers, as part of a sentence.
+    pub(crate) left_to_operators: Option<String>,
 }
 
 /// The settings of the Redis servers that count for a database.
@@ -145,6 +160,47 @@ impl StoreSettings {
     /// Returns whether the databases share each sequence, so that there is no strict order.
     pub fn is_striped(&self) -> bool {
         self.databases.len() > 1
+    }
+
+    /// Returns whether the store is a SQLite file, or several. Nobody fails over to a file.
+    pub fn is_file(&self) -> bool {
+        let mut urls = self.databases.iter();
+        urls.any(|url| url.expose().starts_with("sqlite:"))
+    }
+
+    /// Returns why replicas do not fence a database of this store by themselves. `None` if they do
+    /// as soon as it is armed.
+    pub fn unfenced(&self, failover: &FailoverLimits) -> Option<&'static str> {
+        if self.is_file() {
+            Some("nobody fails over to a SQLite file: it is restored")
+        } else if failover.within.is_zero() {
+            Some("`failover.within` is 0")
+        } else if self.is_striped() {
+            Some("several databases count together")
+        } else if !self.redis.is_empty() {
+            Some("Redis counts, too")
+        } else {
+            None
+        }
+    }
+
+    /// Returns what an operator must know of failovers of this store, as part of a sentence. `None`
+    /// if replicas go on by themselves, and for SQLite.
+    fn left_to_operators(&self, failover: &FailoverLimits) -> Option<String> {
+        if self.is_file() {
+            None
+        } else if failover.is_lossless {
+            Some(
+                "a server that takes its place, or is started again, counts as whole: \
+                 `failover.lossless` is set"
+                    .to_owned(),
+            )
+        } else {
+            let why = self.unfenced(failover)?;
+            Some(format!(
+                "after a failover that lost commits it waits for `odometer recover`: {why}"
+            ))
+        }
     }
 }
 
@@ -202,6 +258,8 @@ impl StoresSettings {
                 urls: settings.redis.clone(),
                 fallback: settings.fallback,
             },
+            unfenced: settings.unfenced(&self.bounds.failover),
+            left_to_operators: settings.left_to_operators(&self.bounds.failover),
         })
         .collect()
     }
@@ -290,6 +348,42 @@ pub(crate) mod tests {
             is_only: false,
         };
         (0..n).map(identity).collect()
+    }
+
+    #[test]
+    fn a_store_that_is_never_fenced_says_why() {
+        let failover = |within, is_lossless| FailoverLimits {
+            is_lossless,
+            within: Duration::from_secs(within),
+            clock_margin: Duration::ZERO,
+        };
+        let store = |databases: &[&str], redis: &[&str]| StoreSettings {
+            name: "tickets".to_owned(),
+            key: String::new(),
+            origin: String::new(),
+            databases: databases.iter().map(|url| Secret::new(*url)).collect(),
+            redis: redis.iter().map(|url| Secret::new(*url)).collect(),
+            fallback: Fallback::None,
+            durability: None,
+        };
+        let (one, two) = ("postgres://a/d", "mysql://b/d");
+        let said = |of: &StoreSettings, limits| of.left_to_operators(&limits);
+        assert_eq!(store(&[one], &[]).unfenced(&failover(9, false)), None);
+        assert_eq!(said(&store(&[one], &[]), failover(9, false)), None);
+        for (of, limits) in [
+            (store(&[one], &[]), failover(0, false)),
+            (store(&[one, two], &[]), failover(9, false)),
+            (store(&[one], &["redis://r"]), failover(9, false)),
+        ] {
+            assert!(of.unfenced(&limits).is_some(), "{of:?}");
+            let said = said(&of, limits).unwrap();
+            assert!(said.contains("odometer recover"), "{said}");
+        }
+        let file = store(&["sqlite:a.db"], &[]);
+        assert!(file.unfenced(&failover(9, false)).is_some());
+        assert_eq!(said(&file, failover(9, false)), None);
+        let lossless = said(&store(&[one], &[]), failover(9, true)).unwrap();
+        assert!(lossless.contains("failover.lossless"), "{lossless}");
     }
 
     #[test]

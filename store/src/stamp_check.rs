@@ -13,22 +13,26 @@ use odometer_database::{
     server_mark::ServerMark,
     session::DatabaseConnection,
 };
+use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ConnectionTrait, DbErr, EntityTrait, FromQueryResult, Iterable,
     sea_query::{Expr, ExprTrait, Query},
 };
 
 use crate::{
-    database::Database,
     heartbeat::Heartbeat,
     lineage::{self, LineageRead, StampVerdict},
     meta_row,
     set_aside::is_kept,
+    settings::{Durability, StoreLimits},
+    vouching::{LastBeat, Vouching},
 };
 
 /// Says what a stamp means.
 pub(crate) const PROMOTED: &str = "it is a copy that may have lost commits: a standby that was \
                                    promoted, or a backup";
+pub(crate) const RESTARTED: &str = "its server was started again, and no replica that ran before has \
+                                    seen that it lost nothing";
 pub(crate) const COPIED: &str = "it is a copy that was restored, as from a dump, or from a backup of a \
                                  SQLite file";
 /// Bounds how often one look stamps a database that other processes stamp meanwhile.
@@ -38,18 +42,23 @@ const MAX_STAMPINGS: u32 = 5;
 pub(crate) struct StampCheck {
     connection: Arc<Connection>,
     heartbeat: Arc<Heartbeat>,
-    /// Whether a server that takes the place of another one has all of its commits.
-    is_lossless: bool,
+    /// Whether replicas fence the database by themselves, once it is armed.
+    is_fenced: bool,
+    limits: StoreLimits,
     time_limit: Duration,
 }
 
 impl StampCheck {
-    pub(crate) fn of(database: &Database) -> Self {
-        let settings = &database.settings;
+    pub(crate) fn new(
+        (connection, heartbeat): (&Arc<Connection>, &Arc<Heartbeat>),
+        settings: &StoreLimits,
+        is_fenced: bool,
+    ) -> Self {
         Self {
-            connection: Arc::clone(&database.connection),
-            heartbeat: Arc::clone(&database.heartbeat),
-            is_lossless: settings.is_lossless,
+            connection: Arc::clone(connection),
+            heartbeat: Arc::clone(heartbeat),
+            is_fenced,
+            limits: settings.clone(),
             time_limit: settings.statement.timeout + settings.statement.acquire,
         }
     }
@@ -64,7 +73,8 @@ impl StampCheck {
     }
 
     /// Reads where the database stands, and compares its stamp with its server. If the server was
-    /// only started again, or is said to lose nothing, stamps the database and reads it again.
+    /// started again and lost nothing, or is said to lose nothing, stamps the database and reads it
+    /// again.
     ///
     /// Returns what was read last, and what the stamp says of it. `None` if stamps are not compared.
     pub(crate) async fn look(&self) -> Result<(StoreRead, Option<StampVerdict>), StatementFailure> {
@@ -78,7 +88,7 @@ impl StampCheck {
             if matches!(verdict, StampVerdict::Fits(_)) && self.is_older_file().await? {
                 verdict = StampVerdict::Copied;
             }
-            if !self.may_stamp(&read, verdict) {
+            if !self.may_stamp(&read, verdict).await? {
                 return Ok((read, Some(verdict)));
             }
             if n_stamped == MAX_STAMPINGS {
@@ -116,16 +126,76 @@ impl StampCheck {
     }
 
     /// Returns whether this process may stamp the database after such a look.
-    fn may_stamp(&self, read: &StoreRead, verdict: StampVerdict) -> bool {
-        let is_right = match verdict {
+    async fn may_stamp(
+        &self,
+        read: &StoreRead,
+        verdict: StampVerdict,
+    ) -> Result<bool, StatementFailure> {
+        if self.heartbeat.has_fallen(read.beat) {
+            return Ok(false);
+        }
+        Ok(match verdict {
             StampVerdict::Fits(_) | StampVerdict::Copied | StampVerdict::Unmarked => false,
-            StampVerdict::Restarted => true,
+            StampVerdict::Restarted => {
+                self.limits.failover.is_lossless
+                    || !self.fences(&read.meta)
+                    || self.is_vouched_for(read).await?
+            }
             // A SQLite file has no failover: it is restored.
-            StampVerdict::Promoted => self.is_lossless && self.heartbeat.file.is_none(),
+            StampVerdict::Promoted => {
+                self.limits.failover.is_lossless && self.heartbeat.file.is_none()
+            }
             // A process that knows a stamp has a state from before it.
             StampVerdict::Unstamped => self.heartbeat.branch().is_none(),
+        })
+    }
+
+    /// Returns whether replicas fence the database if its server was started again, and nobody
+    /// knows what that server has lost.
+    pub(crate) fn fences(&self, meta: &meta::Model) -> bool {
+        self.is_fenced && meta.armed_at.is_some()
+    }
+
+    /// Returns whether the heartbeats in a database whose server was started again show that it
+    /// lost nothing. This process's own heartbeat is there, if it knows one, and it vouches then.
+    async fn is_vouched_for(&self, read: &StoreRead) -> Result<bool, StatementFailure> {
+        if faults::is(Fault::TrustsStarts) {
+            return Ok(true);
+        }
+        let heartbeat = &self.heartbeat;
+        // A server that may forget commits in a crash may have forgotten those after the heartbeat.
+        let is_witness = self.limits.durability == Durability::Full
+            && heartbeat.last_confirmed().is_some()
+            && heartbeat.branch() == read.branch()
+            && !heartbeat.is_lost()
+            && !faults::is(Fault::NoVouching);
+        if is_witness {
+            heartbeat.vouch(&self.connection, self.time_limit).await?;
+        }
+        let vouching = Vouching {
+            started: read.lineage.started.clone(),
+            within: self.limits.failover.within,
+            clock_margin: self.limits.failover.clock_margin,
         };
-        is_right && !self.heartbeat.has_fallen(read.beat)
+        let since_ms = vouching.since_ms(read.now_ms);
+        let until = Instant::now() + self.time_limit;
+        let reading = self.connection.run(until, move |database| {
+            LastBeat::read_since(database, since_ms)
+        });
+        Ok(vouching.is_whole(&reading.await?, read.now_ms))
+    }
+}
+
+/// Returns what a stamp says of a database that goes on only after a fence. A process that has just
+/// started sees a start of the server only if nobody vouches for it.
+pub(crate) fn needs_fence(verdict: Option<StampVerdict>) -> Option<&'static str> {
+    match verdict? {
+        StampVerdict::Promoted => Some(PROMOTED),
+        StampVerdict::Restarted => Some(RESTARTED),
+        StampVerdict::Fits(_)
+        | StampVerdict::Unstamped
+        | StampVerdict::Copied
+        | StampVerdict::Unmarked => None,
     }
 }
 
@@ -140,6 +210,13 @@ pub(crate) struct StoreRead {
     pub(crate) beat: Option<i64>,
     #[sea_orm(skip)]
     lineage: LineageRead,
+}
+
+impl StoreRead {
+    /// Returns the branch that the database is on. `None` if it was never stamped.
+    pub(crate) fn branch(&self) -> Option<i64> {
+        self.lineage.branch()
+    }
 }
 
 async fn read(
@@ -157,13 +234,18 @@ async fn read(
         .from(meta::Entity)
         .left_join(replica::Entity, own_row)
         .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1));
-    if let Some(mark) = &mark {
-        LineageRead::read_in(&mut query, backend, mark);
+    match &mark {
+        Some(mark) => LineageRead::read_in(&mut query, backend, mark),
+        None => LineageRead::read_branch_in(&mut query),
     }
     let row = meta_row::query(&database, &query).await?;
     let mut read = StoreRead::from_query_result(&row, "")?;
-    if mark.is_some() {
-        read.lineage = LineageRead::from_query_result(&row, "")?;
-    }
+    read.lineage = match mark {
+        Some(_) => LineageRead::from_query_result(&row, "")?,
+        None => LineageRead {
+            branch: row.try_get("", "branch")?,
+            ..LineageRead::default()
+        },
+    };
     Ok(read)
 }

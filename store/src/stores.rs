@@ -22,6 +22,7 @@ use tokio::{
 use crate::{
     BlockFate, Contact, JournalBlock, JournalRow, NumberTrace, Page, ReserveRequest, SeenCounter,
     SequenceSummary, Serving, Source, StartError, StoreError, StoreHealth, Unpublished,
+    change::fencing::FenceRequest,
     database::Database,
     error::any_answers,
     journal::recent,
@@ -181,6 +182,14 @@ impl Stores {
     /// now. No server is asked.
     pub fn health(&self) -> Vec<StoreHealth> {
         self.all().map(|store| store.health()).collect()
+    }
+
+    /// Returns the wish of this replica to fence the database of its first store, for tests.
+    #[doc(hidden)]
+    pub fn fence_request(&self, cluster_id: &str, within: Duration) -> Option<FenceRequest> {
+        let member = self.at(0).members.first()?;
+        let heartbeat = &member.database.heartbeat;
+        Some(FenceRequest::of(heartbeat, cluster_id, within))
     }
 
     /// Returns what serves a counter of a sequence with this definition. `None` if there is no such

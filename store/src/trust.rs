@@ -1,10 +1,10 @@
 //! Says whether one database can be trusted, as far as this process knows.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use odometer_core::name::SequenceName;
 
-use crate::error::StoreError;
+use crate::{error::StoreError, fences::Recoveries};
 
 /// Bounds how many names are remembered as gone back. Later names are not.
 const MAX_NAMES: usize = 1000;
@@ -22,10 +22,16 @@ pub(crate) struct Trust {
     sent: i64,
     /// The number of recoveries that this process has seen.
     n_recoveries: u64,
+    /// Whether this process has seen a recovery of all sequences.
+    was_recovered: bool,
     /// The last recovery that this process has seen, as `meta.recovered_at` gave it.
     recovered_at: Option<i64>,
+    /// The recoveries that the database had when this process met the branch.
+    recoveries: Arc<Recoveries>,
     /// The names that were found to have gone back by themselves, since the last recovery.
     names_gone_back: HashSet<SequenceName>,
+    /// Whether this process ends, and writes nothing more.
+    has_ended: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +42,8 @@ enum Standing {
     Doubted,
     /// The database is a copy, as its stamp says. If nothing was lost, it can be stamped again.
     Copy,
-    /// Something is gone that this process has seen. Only a recovery helps.
+    /// Something is gone that this process has seen, though the stamp may fit. Nobody can compute
+    /// since when, so only a recovery helps in which an operator says what was lost.
     Lost,
 }
 
@@ -44,9 +51,10 @@ impl Trust {
     /// Checks that statements may be guarded now.
     ///
     /// # Errors
-    /// `WentBack`, or `Unavailable` while the database is doubted.
+    /// `WentBack`, or `Unavailable` while the database is doubted, and when this process ends.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         match self.standing {
+            Standing::Sound if self.has_ended => Err(StoreError::Unavailable),
             Standing::Sound => Ok(()),
             Standing::Doubted => Err(StoreError::Unavailable),
             Standing::Copy | Standing::Lost => Err(StoreError::WentBack),
@@ -59,6 +67,11 @@ impl Trust {
 
     pub(crate) fn has_gone_back(&self) -> bool {
         matches!(self.standing, Standing::Copy | Standing::Lost)
+    }
+
+    /// Returns whether something is gone that this process has seen.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.standing == Standing::Lost
     }
 
     /// Returns whether the store has gone back, for all names or for one.
@@ -82,6 +95,12 @@ impl Trust {
         self.n_recoveries
     }
 
+    pub(crate) fn was_recovered(&self) -> bool {
+        self.was_recovered
+    }
+
+    /// Returns the last recovery that this process has seen, and that did not raise one sequence
+    /// alone.
     pub(crate) fn recovered_at(&self) -> Option<i64> {
         self.recovered_at
     }
@@ -97,9 +116,15 @@ impl Trust {
         self.confirmed = Some(beat);
     }
 
-    /// Notes the last recovery that the database had before the first contact.
-    pub(crate) fn met(&mut self, recovered_at: Option<i64>) {
+    /// Notes that this process ends. Nothing is guarded from here on.
+    pub(crate) fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// Notes the recoveries that the database had before the first contact.
+    pub(crate) fn met(&mut self, recovered_at: Option<i64>, recoveries: Recoveries) {
         self.recovered_at = recovered_at;
+        self.recoveries = Arc::new(recoveries);
     }
 
     /// Notes that a guard did not hold that was made after `n_recoveries` recoveries.
@@ -144,14 +169,32 @@ impl Trust {
         self.names_gone_back.len() < MAX_NAMES && self.names_gone_back.insert(name.clone())
     }
 
-    /// Notes a recovery, and the branch that it began.
-    pub(crate) fn recovered(&mut self, recovered_at: Option<i64>, branch: Option<i64>) {
-        self.standing = Standing::Sound;
-        self.branch = branch;
+    pub(crate) fn recoveries(&self) -> &Arc<Recoveries> {
+        &self.recoveries
+    }
+
+    /// Notes that the database was recovered, and the branch that it is on now. What was lost stays
+    /// lost, unless an operator `has_said` since what it is.
+    pub(crate) fn recovered(&mut self, met: Met, has_said: bool) {
+        if has_said || self.standing != Standing::Lost {
+            self.standing = Standing::Sound;
+        }
+        self.branch = met.branch;
+        self.was_recovered |= met.recoveries.raised_all_since(&self.recoveries);
         self.n_recoveries = self.n_recoveries.saturating_add(1);
-        self.recovered_at = recovered_at;
+        self.met(met.recovered_at, met.recoveries);
         self.names_gone_back.clear();
     }
+}
+
+/// What a process reads of a database when it meets one of its branches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Met {
+    /// `None` if the database was never stamped.
+    pub(crate) branch: Option<i64>,
+    /// The last recovery (Unix ms).
+    pub(crate) recovered_at: Option<i64>,
+    pub(crate) recoveries: Recoveries,
 }
 
 #[cfg(test)]
@@ -183,16 +226,34 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_stays_lost_until_a_recovery() {
+    fn a_process_that_has_ended_writes_nothing_more() {
+        let mut trust = Trust::default();
+        trust.fits(Some(7));
+        trust.end();
+        assert!(matches!(trust.check(), Err(StoreError::Unavailable)));
+        trust.fits(Some(7));
+        assert!(matches!(trust.check(), Err(StoreError::Unavailable)));
+        assert!(trust.lost(0));
+        assert!(matches!(trust.check(), Err(StoreError::WentBack)));
+    }
+
+    #[test]
+    fn what_was_lost_stays_lost_until_an_operator_says_what_it_is() {
         let mut trust = Trust::default();
         trust.fits(Some(7));
         assert!(trust.lost(0));
         trust.fits(Some(7));
         assert!(!trust.is_a_copy());
         assert_eq!(word(&trust), "went back");
-        trust.recovered(Some(1), Some(8));
+        let met = |branch| Met {
+            branch: Some(branch),
+            ..Met::default()
+        };
+        trust.recovered(met(8), false);
+        assert_eq!(word(&trust), "went back");
+        trust.recovered(met(9), true);
         assert_eq!(word(&trust), "sound");
-        assert_eq!(trust.branch(), Some(8));
+        assert_eq!(trust.branch(), Some(9));
         // Reads and guards from before the recovery say nothing of the time after it.
         assert!(!trust.lost(0));
         trust.doubt(0);

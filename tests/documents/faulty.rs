@@ -33,6 +33,8 @@ pub(super) struct Faulty {
     stalled: Program,
     /// A replica with actors that panic and with a wrong clock.
     troubled: Program,
+    /// A replica on a database of its own, which fails over.
+    fenced: (Program, TestDatabase),
     /// Tasks that call these replicas.
     crowd: Vec<JoinHandle<()>>,
     callers: Vec<JoinHandle<()>>,
@@ -70,11 +72,14 @@ impl Faulty {
             .clock_ahead(120_000)
             .start_ready()
             .await;
+        let copy = TestDatabase::prepared(Backend::Postgres).await;
+        let fenced = Program::options().database(&copy.url).start_ready().await;
         Self {
             database,
             proxy,
             stalled,
             troubled,
+            fenced: (fenced, copy),
             crowd: Vec::new(),
             callers: Vec::new(),
         }
@@ -99,6 +104,7 @@ impl Faulty {
             Step::Over => {
                 self.stalled.kill();
                 self.troubled.kill();
+                self.fenced.0.kill();
                 stage.kill();
             }
         }
@@ -127,9 +133,20 @@ impl Faulty {
             self.database.execute(statement).await;
         }
         self.overlap().await;
+        self.fail_over(prometheus).await;
         let slow = call_slow(client.clone());
         self.callers.push(tokio::spawn(slow));
         self.callers.push(tokio::spawn(call_for_ever(client)));
+    }
+
+    /// Makes a database look like one that another server stamped.
+    async fn fail_over(&self, prometheus: &mut Prometheus) {
+        let (replica, copy) = &self.fenced;
+        prometheus.watch("fenced", replica).await;
+        copy.execute("UPDATE meta SET armed_at = 1").await;
+        let stamp = "UPDATE lineage SET server = 'another', \
+                     written_by = pg_current_xact_id()::text::bigint";
+        copy.execute(stamp).await;
     }
 
     /// Inserts a row into the journal that overlaps the row of `doubled`.

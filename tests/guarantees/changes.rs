@@ -98,7 +98,7 @@ async fn retire_and_hang_up(backend: Backend, options: &Options) -> (Program, Te
         .clone()
         .database(&database.url)
         // The limits are longer than the tables stay locked, and no poll reports the change.
-        .env("ODOMETER_STORE__TIMEOUT", "60s")
+        .env("ODOMETER_STORE__TIMEOUT", "50s")
         .env("ODOMETER_REFILL__DEADLINE", "60s")
         .env("ODOMETER_DEFINITION_REFRESH", "1h")
         .start_ready()

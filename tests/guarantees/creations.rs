@@ -142,7 +142,7 @@ impl Stage {
             .database(&database.url)
             .env("ODOMETER_DEFAULT__BLOCK__MIN", 10)
             // These limits are longer than the time for which creations are stopped.
-            .env("ODOMETER_STORE__TIMEOUT", "60s")
+            .env("ODOMETER_STORE__TIMEOUT", "50s")
             .env("ODOMETER_REFILL__DEADLINE", "60s");
         let program = options.start_ready().await;
         Self {

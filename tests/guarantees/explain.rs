@@ -315,7 +315,9 @@ impl<'a> Run<'a> {
             let holder = reply["holder"].as_str().expect("it is held").to_owned();
             let known = format!("SELECT COUNT(*) FROM replica WHERE holder = '{holder}'");
             if self.database.number(&known).await == Some(0) {
-                let beat = format!("INSERT INTO replica VALUES ('{holder}', 1, {now})");
+                let beat = format!(
+                    "INSERT INTO replica (holder, beat, beat_at) VALUES ('{holder}', 1, {now})"
+                );
                 self.database.execute(&beat).await;
             }
         }

@@ -232,11 +232,6 @@ async fn ends_the_refusal(database: &TestDatabase, options: &Options) {
     database.execute("DELETE FROM replica").await;
     database.restore(&dump);
     assert_eq!(recovered_at(database).await, None, "vacuous");
-    let seen = "SELECT COUNT(*) FROM replica WHERE holder = 'last recovery seen'";
-    wait::until("the replica says what it has seen", LIMIT, async || {
-        (database.number(seen).await == Some(1)).then_some(())
-    })
-    .await;
     recover(options);
     assert!(recovered_at(database).await > Some(first));
     wait::until(
@@ -251,51 +246,8 @@ async fn ends_the_refusal(database: &TestDatabase, options: &Options) {
     program.stop().await;
 }
 
-for_each_server!(a_recovery_that_is_too_old_for_a_replica_is_said_to_be_so);
-
-/// Checks the same, but the second recovery runs before the replica reports the first one.
-async fn a_recovery_that_is_too_old_for_a_replica_is_said_to_be_so(backend: Backend) {
-    let database = TestDatabase::prepared(backend).await;
-    is_said_to_be_too_old(&database, &options(&database)).await;
-}
-
-for_each_server!(a_recovery_that_is_too_old_is_known_without_a_stamp);
-
-async fn a_recovery_that_is_too_old_is_known_without_a_stamp(backend: Backend) {
-    let database = TestDatabase::prepared(backend).await;
-    let options = options(&database).without_guards("no-stamp");
-    is_said_to_be_too_old(&database, &options).await;
-}
-
-async fn is_said_to_be_too_old(database: &TestDatabase, options: &Options) {
-    let dump = database.dump();
-    recover(&options.clone().clock_ahead(AHEAD_MS));
-    let first = recovered_at(database).await.expect("a recovery");
-    let program = options.start_ready().await;
-    program.client().next(NAME).await;
-    database.stop(&program).await;
-    database.execute("DELETE FROM replica").await;
-    database.restore(&dump);
-    recover(options);
-    let second = recovered_at(database).await.expect("a recovery");
-    assert!(second < first, "vacuous");
-    program.thaw();
-    wait::until("the replica says what to do", LIMIT, async || {
-        program.log().contains("run it once more").then_some(())
-    })
-    .await;
-    let seen = "SELECT COUNT(*) FROM replica WHERE holder = 'last recovery seen'";
-    wait::until("the replica says what it has seen", LIMIT, async || {
-        (database.number(seen).await == Some(1)).then_some(())
-    })
-    .await;
-    recover(options);
-    assert!(recovered_at(database).await > Some(first));
-    program.stop().await;
-}
-
 async fn recovered_at(database: &TestDatabase) -> Option<i64> {
-    let query = "SELECT recovered_at FROM meta WHERE recovered_at IS NOT NULL";
+    let query = "SELECT last_recovery_at FROM meta WHERE last_recovery_at IS NOT NULL";
     database.number(query).await
 }
 

@@ -8,7 +8,7 @@ use odometer::{
 };
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 use odometer_process::metrics::Metrics;
-use odometer_store::{Act, ChangeRequest, Changed, Condition, Following, OpenFor, Stores};
+use odometer_store::{Act, ChangeRequest, Changed, Condition, Following, Loss, OpenFor, Stores};
 
 use crate::support::{Backend, TestDatabase, for_each_server, wait};
 
@@ -86,8 +86,11 @@ async fn a_recovery_waits_for_no_change_that_was_not_heard(backend: Backend) {
     })
     .await;
     assert!(recoveries.try_recv().is_err());
-    let recover = "UPDATE meta SET recovered_at = 1, recovered_skip = 1";
-    database.execute(recover).await;
+    let settings = stores_settings(&config(&database));
+    let recovering = odometer_store::recover(&settings, None, Loss::Steps(1), false);
+    for (_, recovered) in recovering.await.expect("there is a store") {
+        recovered.expect("it is recovered");
+    }
     let recovery = tokio::time::timeout(LIMIT, recoveries.recv()).await;
     let recovery = recovery.expect("in time").expect("the store is there");
     // A report from before the recovery does not count.
@@ -106,14 +109,17 @@ async fn a_recovery_waits_for_no_change_that_was_not_heard(backend: Backend) {
     store.close(Duration::from_secs(5)).await;
 }
 
-async fn connect(database: &TestDatabase) -> Arc<Stores> {
-    let config = Config {
+fn config(database: &TestDatabase) -> Config {
+    Config {
         stores: StoresConfig::of_database_url(&Secret::new(database.url.clone())),
         definition_refresh: Duration::from_secs(1),
         ..Config::default()
-    };
+    }
+}
+
+async fn connect(database: &TestDatabase) -> Arc<Stores> {
     let store = Stores::open(
-        stores_settings(&config),
+        stores_settings(&config(database)),
         OpenFor::Serving,
         Arc::new(Metrics::new()),
     );

@@ -54,7 +54,9 @@ async fn rows_set_aside_are_deleted_after_a_year(backend: Backend) {
         ("aside", -8, -(now_ms - 364 * DAY_MS)),
         ("over", -8, -(now_ms - 366 * DAY_MS)),
     ] {
-        let row = format!("INSERT INTO replica VALUES ('{holder}', {beat}, {beat_at})");
+        let row = format!(
+            "INSERT INTO replica (holder, beat, beat_at) VALUES ('{holder}', {beat}, {beat_at})"
+        );
         database.execute(&row).await;
     }
     let program = options(Program::options(), &database).start_ready().await;

@@ -381,7 +381,7 @@ async fn prune(database: &TestDatabase, program: &Options) -> (i64, Vec<String>)
     }
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed();
     let now = now.expect("it is later than 1970").as_millis();
-    let beat = format!("INSERT INTO replica VALUES ('lives', 1, {now})");
+    let beat = format!("INSERT INTO replica (holder, beat, beat_at) VALUES ('lives', 1, {now})");
     database.execute(&beat).await;
     database.execute("UPDATE block SET reserved_at = 0").await;
 

@@ -165,7 +165,7 @@ fn connections_in_use_and_waited_for_are_counted() {
         let program = Program::options()
             .database(&database.url)
             .env("ODOMETER_POOL__MAX", 2)
-            .env("ODOMETER_STORE__TIMEOUT", "60s")
+            .env("ODOMETER_STORE__TIMEOUT", "50s")
             .env("ODOMETER_REFILL__DEADLINE", "60s")
             .start_ready()
             .await;

@@ -37,7 +37,8 @@ export async function warnings(window, base) {
       const known = await response.json();
       const [store] = known.stores;
       const [database] = store.databases;
-      const databases = [{ ...database, up: false }, { ...database, went_back: true }];
+      const recovery = { at: '2026-11-20T13:22:15.519Z', lost_since: '2026-11-20T13:22:05.519Z', highest_rise: 10000000, holder: 'host-4711' };
+      const databases = [{ ...database, up: false, recovery }, { ...database, went_back: true }];
       await route.fulfill({ response, json: { ...known, ready: false, why: 'It is not ready.', stores: [{ ...store, databases }] } });
     });
     await page.route(at('replica/sequences'), async (route) => {
@@ -54,6 +55,7 @@ export async function warnings(window, base) {
       for (const look of ['.notice[data-look="bad"]', '.notice[data-look="warn"]', '.pill[data-state="bad"]', '.wrong', 'td[data-look="warn"]', 'td[data-look="bad"]']) {
         await page.locator(look).first().waitFor();
       }
+      await page.getByText('Failed over: at 2026-11-20 13:22:15 UTC host-4711 raised counters by up to 10 M. Commits of the last 10 s before may be lost.').waitFor();
       const pale = await tooPale(page);
       check(pale.length === 0, `${scheme}, the list: ${pale}`);
       await page.goto(`${base}/#/sequences/orders`);

@@ -61,7 +61,7 @@ pub use redis::Redis;
 pub use replica::ReplicaPair;
 pub use scrape::Scrape;
 pub use server::{ACCOUNT, PASSWORD, Server};
-pub use standby::Standby;
+pub use standby::{SecondStandby, Standby};
 pub use workers::Lease;
 
 /// How long the threads of a test may take to end after the test.

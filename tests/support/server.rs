@@ -1,7 +1,7 @@
 //! A throwaway database server on loopback, in a directory of its own.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -193,6 +193,30 @@ impl Server {
         keeper::has_ended(number);
     }
 
+    /// Takes a snapshot of the server's disk while the server runs.
+    pub fn snapshot(&self) -> TempDir {
+        let snapshot = keeper::directory("snapshot");
+        // No file changes meanwhile, as in a snapshot of a whole disk.
+        self.freeze();
+        copy(self.directory.path(), snapshot.path());
+        self.thaw();
+        snapshot
+    }
+
+    /// Puts a snapshot in the place of the disk. The server must be killed.
+    pub fn put_back(&self, snapshot: &TempDir) {
+        assert!(self.process.is_none(), "the server is running");
+        for entry in std::fs::read_dir(self.directory.path()).expect("the directory is ours") {
+            let path = entry.expect("an entry").path();
+            let removed = match path.is_dir() {
+                true => std::fs::remove_dir_all(&path),
+                false => std::fs::remove_file(&path),
+            };
+            removed.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+        copy(snapshot.path(), self.directory.path());
+    }
+
     /// Stops every process of the server by SIGSTOP. The server then answers nothing and closes
     /// nothing.
     pub fn freeze(&self) {
@@ -374,6 +398,11 @@ fn children_of(parent: u32) -> Vec<Pid> {
         .filter_map(|child| child.parse().ok())
         .map(pid)
         .collect()
+}
+
+/// Copies all that is in a directory, with owners and times.
+fn copy(from: &Path, to: &Path) {
+    run_to_the_end(Command::new("cp").arg("-a").arg(from.join(".")).arg(to));
 }
 
 /// Runs `command` to its end.

@@ -29,13 +29,10 @@ impl Standby {
     }
 
     async fn behind(callers: Proxy, primary: Server) -> Self {
-        let following = Proxy::to(primary.port()).await;
-        let copy = directory("standby");
-        postgres::copy_as_standby(primary.product(), copy.path(), following.port());
-        let standby = Server::start_in(primary.product(), copy).await;
+        let SecondStandby { server, following } = SecondStandby::of(&primary).await;
         Self {
             primary,
-            standby,
+            standby: server,
             following,
             callers,
         }
@@ -47,13 +44,19 @@ impl Standby {
 
     /// Waits until the standby has all that the primary has committed now.
     pub async fn catch_up(&self) {
-        let written = self.primary.say("SELECT pg_current_wal_flush_lsn()::text");
-        let written = written.await;
-        let is_there = format!("SELECT (pg_last_wal_replay_lsn() >= '{written}')::text");
-        wait::until("the standby follows", FOLLOW_LIMIT, async || {
-            (self.standby.say(&is_there).await == "true").then_some(())
-        })
-        .await;
+        caught_up(&self.primary, &self.standby).await;
+    }
+
+    /// Starts another standby of the primary.
+    pub async fn second(&self) -> SecondStandby {
+        SecondStandby::of(&self.primary).await
+    }
+
+    /// Kills the standby, which was promoted, and leads the program to another one.
+    pub async fn fail_over_to(&mut self, second: &SecondStandby) {
+        self.standby.kill();
+        second.server.administrate("SELECT pg_promote()").await;
+        self.callers.lead_to(second.server.port());
     }
 
     /// Keeps from the standby all that is committed from now on.
@@ -81,4 +84,38 @@ impl Standby {
     pub fn standby(&self) -> &Server {
         &self.standby
     }
+}
+
+/// Another standby of a primary.
+pub struct SecondStandby {
+    pub server: Server,
+    /// The way of the replication.
+    following: Proxy,
+}
+
+impl SecondStandby {
+    async fn of(primary: &Server) -> Self {
+        let following = Proxy::to(primary.port()).await;
+        let copy = directory("standby");
+        postgres::copy_as_standby(primary.product(), copy.path(), following.port());
+        let server = Server::start_in(primary.product(), copy).await;
+        Self { server, following }
+    }
+
+    /// Waits until it has all that the primary of `pair` has committed now, and keeps from it all
+    /// that is committed from then on.
+    pub async fn catch_up_and_hold(&self, pair: &Standby) {
+        caught_up(&pair.primary, &self.server).await;
+        self.following.set(Link::BlackHole);
+    }
+}
+
+/// Waits until a standby has all that its primary has committed now.
+async fn caught_up(primary: &Server, standby: &Server) {
+    let written = primary.say("SELECT pg_current_wal_flush_lsn()::text").await;
+    let is_there = format!("SELECT (pg_last_wal_replay_lsn() >= '{written}')::text");
+    wait::until("the standby follows", FOLLOW_LIMIT, async || {
+        (standby.say(&is_there).await == "true").then_some(())
+    })
+    .await;
 }

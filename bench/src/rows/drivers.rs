@@ -155,6 +155,7 @@ impl Updates {
             revision: 1,
             version: seen.version,
             paced_until_us: 0,
+            must_recover: false,
         };
         let row = row.into_active_model().reset_all();
         let inserted = counter::Entity::insert(row).exec_without_returning(connection);

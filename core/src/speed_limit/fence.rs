@@ -7,6 +7,10 @@
 //! is burst + rate · (*t* − *T*) for a *T* that is not later than that of *A*. No branch is below
 //! *A*. So a counter that is raised by one level lands above each fence that landed on its line. If
 //! a fence raised its line by levels itself, as many more are needed.
+//!
+//! A recovery in which an operator said what was lost is kept like a fence. It raises by as many
+//! steps as were said, and leaves the limit as it was: it raises each line by these steps. A fence of
+//! a copy that lacks such a recovery is raised by as many steps more.
 
 use super::{Paced, SpeedLimit};
 
@@ -25,22 +29,32 @@ pub struct Fence {
     pub until_us: i64,
     /// How many levels the counters were raised by: 0 if they were raised to the line of the copy.
     pub n_levels: u32,
+    /// How many steps more they were raised by.
+    pub n_steps: u64,
+    /// Whether an operator said what was lost. Then counters were raised by `n_steps` alone.
+    pub is_said: bool,
 }
 
 impl Fence {
     /// Plans the fence of a copy which has the fences `in_copy`. The replica has met the fences in
     /// `known`, in this order. No commit that began before `since_us` is missing in the copy.
+    ///
+    /// It is one that [covers](missing) all of them. So the replica does not fence again.
     #[must_use]
     pub fn plan(id: u128, known: &[Self], in_copy: &[Self], since_us: i64, until_us: i64) -> Self {
+        let all = known.iter().chain(in_copy);
         let on_the_line = Self {
             id,
             since_us,
-            until_us,
+            // By a clock that is behind it would not count as later than what it is above.
+            until_us: all.fold(until_us, |until_us, fence| until_us.max(fence.until_us)),
             n_levels: 0,
+            n_steps: 0,
+            is_said: false,
         };
         // An older copy of the same branch has a line that is not below the line of a later one.
-        let is_ahead =
-            missing(known, in_copy).any(|fence| fence.n_levels > 0 || fence.since_us <= since_us);
+        let is_ahead = missing(known, in_copy)
+            .any(|fence| fence.n_levels > 0 || fence.n_steps > 0 || fence.since_us <= since_us);
         if is_ahead {
             on_the_line.above(missing(known, in_copy))
         } else {
@@ -57,20 +71,28 @@ impl Fence {
         others.fold(one_level, |fence, other| Self {
             since_us: fence.since_us.min(other.since_us),
             n_levels: fence.n_levels.saturating_add(other.n_levels),
+            n_steps: fence.n_steps.saturating_add(other.n_steps),
             ..fence
         })
     }
 
-    /// Returns a counter as it is after the fence. Nothing more can be reserved of it before
-    /// `until_us`, and then no more than the rate.
+    /// Returns a counter as it is after the fence. If nothing was said of the loss, nothing more can
+    /// be reserved of it before `until_us`, and then no more than the rate.
     #[must_use]
     pub fn raise(self, limit: SpeedLimit, counter: Paced) -> Paced {
+        if self.is_said {
+            return Paced {
+                n_reserved: counter.n_reserved.saturating_add(self.n_steps),
+                ..counter
+            };
+        }
         let on_the_line = limit.fence(counter, self.since_us, self.until_us);
         if self.n_levels == 0 {
             return on_the_line;
         }
         let level = limit.n_lost(Paced::RESTED, self.since_us, self.until_us);
         let n_skipped = level.saturating_mul(self.n_levels.into());
+        let n_skipped = n_skipped.saturating_add(self.n_steps);
         Paced {
             n_reserved: counter.n_reserved.saturating_add(n_skipped),
             ..on_the_line
@@ -89,16 +111,18 @@ impl Fence {
 /// Returns the fences above which the line of a copy may not be: the known ones that are not in the
 /// copy, and that no later fence in the copy is above.
 ///
-/// `known` has the order in which the replica met them.
-pub(super) fn missing<'a>(
-    known: &'a [Fence],
-    in_copy: &'a [Fence],
-) -> impl Iterator<Item = &'a Fence> {
+/// `known` has the order in which they were made.
+pub fn missing<'a>(known: &'a [Fence], in_copy: &'a [Fence]) -> impl Iterator<Item = &'a Fence> {
     let place = |fence: &Fence| known.iter().position(|other| other.id == fence.id);
     let is_covered = move |at: usize, fence: &Fence| {
         in_copy.iter().any(|other| {
-            let is_later = place(other).is_none_or(|place| place > at);
-            let lands_above = other.since_us <= fence.since_us && other.n_levels >= fence.n_levels;
+            // Two servers may be fenced at the same time, and only time tells which came first.
+            let is_later = place(other).is_none_or(|place| place > at)
+                && other.until_us >= fence.until_us
+                && !other.is_said;
+            let lands_above = other.since_us <= fence.since_us
+                && other.n_levels >= fence.n_levels
+                && other.n_steps >= fence.n_steps;
             other.id == fence.id || (is_later && lands_above)
         })
     };

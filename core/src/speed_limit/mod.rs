@@ -61,7 +61,7 @@ const SECOND_US: i128 = 1_000_000;
 const SET_BACK_US: i64 = 60_000_000;
 
 /// How fast the numbers of one counter may be reserved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct SpeedLimit {
     /// The numbers a second.
     rate: u32,

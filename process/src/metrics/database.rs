@@ -20,6 +20,8 @@ declare! {
         reservations: Counter = "odometer_database_reservations_total",
         /// 1 from when the store was found to have gone back until a recovery is seen, 0 otherwise.
         went_back: Gauge = "odometer_store_went_back",
+        /// Times that this replica raised all counters of a copy that may have lost commits.
+        fences: Counter = "odometer_store_fences_total",
         /// 1 while a copy of the database that lost commits would be refused, 0 otherwise.
         failover_guard: Gauge = "odometer_failover_guard",
         /// Pairs of blocks in the journal that have numbers in common.

@@ -185,18 +185,18 @@ impl Names {
     pub(crate) fn change_all(
         &self,
         issuers: impl FnOnce() -> Vec<Arc<Issuer>>,
-        mut change: impl FnMut(&mut IssuerState) -> bool,
+        mut change: impl FnMut(&SequenceName, &mut IssuerState) -> bool,
     ) -> Vec<Arc<Issuer>> {
         let _moving = self.moving.lock();
         let mut chosen = issuers();
-        chosen.retain(|issuer| change(&mut issuer.memory.lock()));
+        chosen.retain(|issuer| change(&issuer.key.sequence, &mut issuer.memory.lock()));
         let parked = self.parked.pin();
         let names: Vec<SequenceName> = parked.keys().cloned().collect();
         for name in names {
             let Some(left) = parked.get(&name) else {
                 continue;
             };
-            let (changed, is_chosen) = left.changed(&mut change);
+            let (changed, is_chosen) = left.changed(|state| change(&name, state));
             parked.insert(name.clone(), changed);
             if is_chosen {
                 chosen.extend(self.wake(name.as_str()));
@@ -219,7 +219,7 @@ mod tests {
 
     use odometer_core::{block::Block, period::CounterKey};
     use odometer_process::metrics::Metrics;
-    use odometer_store::{Resolved, Source};
+    use odometer_store::{KeptNumbers, Resolved, SeenRecovery, Source};
 
     use super::*;
     use crate::issuer::held_blocks::LEAVES_CURSORS_OPEN;
@@ -426,18 +426,28 @@ mod tests {
     fn a_recovery_reaches_parked_names() {
         let names = names();
         assert!(park(&names));
-        let distrust = |source: Source| {
+        let distrust = |source: Source, kept: &KeptNumbers| {
             let of_store = |_: &str| true;
-            names.change_all(Vec::new, |state| state.distrust(source, of_store))
+            let seen = SeenRecovery {
+                source,
+                n_recoveries: 1,
+                kept: kept.clone(),
+            };
+            names.change_all(Vec::new, |name, state| {
+                state.distrust(name, &seen, of_store)
+            })
         };
         let other = Source {
             database: 7,
             ..Source::default()
         };
-        assert!(distrust(other).is_empty());
+        assert!(distrust(other, &KeptNumbers::None).is_empty());
+        // That another sequence was recovered changes nothing here.
+        let others = |name: &str| KeptNumbers::AllBut(vec![name.into()]);
+        assert!(distrust(Source::default(), &others("few")).is_empty());
         assert_eq!(names.in_use().len(), 0);
         // The name holds a block of this database, so its issuer must give the block back.
-        let holders = distrust(Source::default());
+        let holders = distrust(Source::default(), &others("orders"));
         assert_eq!(holders.len(), 1);
         assert!(holders[0].take_must_reload());
         assert!(!holders[0].memory.lock().known.as_ref().unwrap().trusted);

@@ -22,13 +22,15 @@ use odometer_core::{
     period::{CounterKey, Period},
 };
 use odometer_process::clock;
-use odometer_store::{ReadCounter, Source, StoreError};
+use odometer_store::{ReadCounter, SeenRecovery, StoreError};
 use parking_lot::Mutex;
 use tracing::Instrument as _;
 
 use crate::{
-    directory::period_rule::PeriodRule, directory::shared::Shared, error::SequenceError,
-    issuer::memory::Issuer,
+    directory::period_rule::PeriodRule,
+    directory::shared::Shared,
+    error::SequenceError,
+    issuer::{memory::Issuer, state::IssuerState},
 };
 
 /// The questions to the store that are under way.
@@ -226,15 +228,18 @@ impl Shared {
     }
 
     /// Makes every counter distrust what a recovered database gave before. Returns the issuers that
-    /// hold blocks of the database. Each question that is under way is asked once more.
-    pub(crate) fn distrust(&self, source: Source) -> Vec<Arc<Issuer>> {
+    /// hold blocks that must leave memory. Each question that is under way is asked once more.
+    pub(crate) fn distrust(&self, seen: &SeenRecovery) -> Vec<Arc<Issuer>> {
         let mut questions = self.questions.0.lock();
         for question in questions.values_mut() {
             question.is_stale = true;
         }
-        let is_of = |store: &str| self.store.has(source, store);
-        self.names
-            .change_all(|| self.all_issuers(), |state| state.distrust(source, is_of))
+        let is_of = |store: &str| self.store.has(seen.source, store);
+        let distrust = |name: &SequenceName, state: &mut IssuerState| {
+            // What it says of the sequence holds for each of its periods.
+            state.distrust(name, seen, is_of)
+        };
+        self.names.change_all(|| self.all_issuers(), distrust)
     }
 }
 

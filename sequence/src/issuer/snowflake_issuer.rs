@@ -37,8 +37,8 @@ use crate::inspection::description::LeaseState;
 const AHEAD: u64 = 1;
 /// Bounds how far ahead of the clock the last id of a batch may be.
 const BATCH_AHEAD_MS: u64 = 1_000;
-/// Sets when a lease is renewed: after one part in this many of its `hold`, or after
-/// [`LONGEST_RENEWAL`] if that is sooner.
+/// Sets when a lease is renewed: after one part in this many of the time that it reaches ahead, or
+/// after [`LONGEST_RENEWAL`] if that is sooner.
 const RENEWALS_A_HOLD: u32 = 3;
 const LONGEST_RENEWAL: Duration = Duration::from_secs(60);
 /// Sets how long before its end a lease issues nothing: one part in this many of `hold`, at most
@@ -346,7 +346,11 @@ impl SnowflakeIssuer {
 
     /// Goes on under a renewed lease. Returns false if ids are not issued under that lease any
     /// more.
-    pub(crate) fn extend(&self, lease: LeaseGrant) -> bool {
+    pub(crate) fn extend(&self, mut lease: LeaseGrant) -> bool {
+        if let Some(held) = &*self.held.lock() {
+            // What was reserved before may be used already, even if a clock was set back since.
+            lease.until_ms = lease.until_ms.max(held.lease.until_ms);
+        }
         let (_, until_tick) = whole_ticks(self.ticker.layout(), lease.from_ms, lease.until_ms);
         if !self.ticker.extend(lease.key.worker, until_tick) {
             return false;
@@ -359,7 +363,7 @@ impl SnowflakeIssuer {
         let (now, hold) = (Instant::now(), lease.ttl);
         let margin = (hold / MARGIN_PART).min(LONGEST_MARGIN);
         let ends = lease.expires.checked_sub(margin).unwrap_or(now);
-        let renewal = (hold / RENEWALS_A_HOLD).min(LONGEST_RENEWAL);
+        let renewal = (lease.reach / RENEWALS_A_HOLD).min(LONGEST_RENEWAL);
         let layout = self.ticker.layout();
         self.batch_ahead
             .store(batch_ahead(layout, hold), Ordering::Relaxed);

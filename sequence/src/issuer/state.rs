@@ -10,6 +10,7 @@ use std::{
 use odometer_core::{
     block::Block,
     definition::Definition,
+    name::SequenceName,
     period::CounterKey,
     sizing::{Rates, SizeReason},
 };
@@ -17,7 +18,7 @@ use odometer_process::{
     clock,
     faults::{self, Fault},
 };
-use odometer_store::{Changed, JournalRow, Reserved, Resolved, SeenCounter, Source};
+use odometer_store::{Changed, JournalRow, Reserved, Resolved, SeenCounter, SeenRecovery, Source};
 use uuid::Uuid;
 
 use crate::inspection::description::BlockState;
@@ -276,10 +277,16 @@ impl IssuerState {
     /// database are held.
     ///
     /// What was seen of the counter stays, and so does the floor. Returns whether blocks of the
-    /// database are held, which must then leave memory.
-    pub(crate) fn distrust(&mut self, source: Source, is_of: impl Fn(&str) -> bool) -> bool {
+    /// database are held that must leave memory.
+    pub(crate) fn distrust(
+        &mut self,
+        name: &SequenceName,
+        seen: &SeenRecovery,
+        is_of: impl Fn(&str) -> bool,
+    ) -> bool {
         let lives_there = |known: &Resolved| is_of(&known.definition.store);
-        let holds_any = self.held.iter().any(|row| row.source == source)
+        let holds_any = !seen.kept.are_of(name)
+            && self.held.iter().any(|row| row.source == seen.source)
             && !faults::is(Fault::RecoveryKeepsMemory);
         if !holds_any && !self.known.as_ref().is_none_or(lives_there) {
             return false;

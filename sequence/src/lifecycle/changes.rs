@@ -37,14 +37,14 @@ pub(crate) async fn follow(following: Following, shared: Weak<Shared>) {
         let heard = tokio::select! {
             // A recovery makes earlier news of changes invalid, so it comes first.
             biased;
-            source = heard_of.next() => Err(source),
+            seen = heard_of.next() => Err(seen),
             heard = news.recv() => Ok(heard),
         };
         let Some(shared) = shared.upgrade() else {
             return;
         };
         match heard {
-            Err(source) => shared.start_over(source),
+            Err(seen) => shared.start_over(seen),
             Ok(Some(heard)) => shared.apply_all(&heard, &mut heard_of).await,
             Ok(None) => return,
         }
@@ -59,13 +59,13 @@ struct Recoveries {
 }
 
 impl Recoveries {
-    /// Waits for the next recovery, and returns its database.
-    async fn next(&mut self) -> Source {
+    /// Waits for the next recovery.
+    async fn next(&mut self) -> SeenRecovery {
         let Some(seen) = self.recoveries.recv().await else {
             return pending().await;
         };
         self.n_of_each.insert(seen.source, seen.n_recoveries);
-        seen.source
+        seen
     }
 
     /// Returns whether the database was recovered after it gave this news.
@@ -181,17 +181,17 @@ impl Shared {
         while !heard_of.undoes(news) {
             tokio::select! {
                 biased;
-                source = heard_of.next() => self.start_over(source),
+                seen = heard_of.next() => self.start_over(seen),
                 () = &mut applying => return,
             }
         }
     }
 
     /// Distrusts what a recovered database gave before. When this returns, each of its sequences is
-    /// read again before the next reservation. A task removes the blocks of the database from
-    /// memory.
-    fn start_over(self: &Arc<Self>, source: Source) {
-        let holders = self.distrust(source);
+    /// read again before the next reservation. If its numbers are not kept, a task removes the blocks
+    /// of the database from memory.
+    fn start_over(self: &Arc<Self>, seen: SeenRecovery) {
+        let holders = self.distrust(&seen);
         let shared = Arc::clone(self);
         actix::spawn(async move { shared.obey_all(holders).await });
     }
@@ -212,6 +212,8 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use odometer_store::KeptNumbers;
+
     use super::*;
 
     #[tokio::test]
@@ -237,9 +239,10 @@ mod tests {
         let seen = SeenRecovery {
             source: one,
             n_recoveries: 1,
+            kept: KeptNumbers::None,
         };
         assert!(tell.send(seen).is_ok());
-        assert_eq!(heard_of.next().await, one);
+        assert_eq!(heard_of.next().await.source, one);
         assert!(heard_of.undoes(&news(one, 0)));
         assert!(!heard_of.undoes(&news(one, 1)));
         assert!(!heard_of.undoes(&news(other, 0)));

@@ -24,6 +24,7 @@ use odometer_process::{
     faults::{self, Fault},
     host,
 };
+use odometer_store::FailoverLimits;
 use serde::de::IgnoredAny;
 use url::Url;
 
@@ -153,6 +154,9 @@ impl Config {
         for store in &mut config.stores.0 {
             store.origin = origin_of(&layers, &store.key);
         }
+        if let Some(error) = config.fence_problem() {
+            return Err(error.named(|key| name_of(&layers, key)));
+        }
         config.templates = templates::read(&layers, config.unknown, &config.stores)?;
         Ok(config)
     }
@@ -198,6 +202,27 @@ impl Config {
                     .and_then(collector_problem)
                     .map(of_key("telemetry.otlp_endpoint"))
             })
+    }
+
+    /// Returns what is known of a server that takes the place of another one.
+    pub(crate) fn failover_limits(&self) -> FailoverLimits {
+        FailoverLimits {
+            is_lossless: self.failover.lossless,
+            within: self.failover.within,
+            clock_margin: self.failover.clock_margin,
+        }
+    }
+
+    /// Says which value keeps replicas from ever fencing a database that they are to fence.
+    fn fence_problem(&self) -> Option<ConfigError> {
+        let failover = self.failover_limits();
+        let mut stores = self.stores.0.iter();
+        let is_wanted = stores.any(|store| store.unfenced(&failover).is_none());
+        if failover.is_lossless || !is_wanted {
+            return None;
+        }
+        let (key, problem) = odometer_store::unfit_for_fences(&failover, self.store.timeout)?;
+        Some(ConfigError::new(key, problem))
     }
 
     /// Returns how long the replica waits for a clock that was set back. Callers wait longer than

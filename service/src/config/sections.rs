@@ -107,6 +107,10 @@ section! {
     FailoverConfig "failover." {
         /// Whether it has all commits of the server that it replaces.
         lossless: bool = false;
+        /// How old the oldest commit may be that it lacks.
+        within: Duration = Duration::from_secs(15 * 60), Duration::ZERO..=DAY;
+        /// How far the clocks of two servers may be apart.
+        clock_margin: Duration = Duration::from_secs(2), Duration::ZERO..=Duration::from_secs(25);
     }
 }
 

@@ -366,6 +366,40 @@ fn a_refusal_names_the_key_and_where_it_was_given() {
 }
 
 #[test]
+fn settings_with_which_nothing_is_ever_fenced_are_refused() {
+    let read = |url, key, value| {
+        from_environment([
+            ("ODOMETER_DATABASE_URL", url),
+            ("ODOMETER_STORE__TIMEOUT", "56s"),
+            (key, value),
+        ])
+    };
+    let (server, file) = ("postgres://a@h/d", "sqlite:a.db");
+    let (within, lossless) = ("ODOMETER_FAILOVER__WITHIN", "ODOMETER_FAILOVER__LOSSLESS");
+    let margin = "ODOMETER_FAILOVER__CLOCK_MARGIN";
+    let refused = read(server, within, "15m").unwrap_err().to_string();
+    assert!(refused.contains("store.timeout (environment"), "{refused}");
+    assert!(refused.contains("give at most 58 s"), "{refused}");
+    let refused = read(server, margin, "25s").unwrap_err().to_string();
+    assert!(refused.contains("store.timeout"), "{refused}");
+    let refused = from_environment([("ODOMETER_DATABASE_URL", server), (within, "8s")]);
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("failover.within (environment"),
+        "{refused}"
+    );
+    // Nobody wants a fence.
+    for (url, key, value) in [
+        (server, within, "0s"),
+        (server, lossless, "true"),
+        (file, within, "15m"),
+        (server, margin, "1s"),
+    ] {
+        assert!(read(url, key, value).is_ok(), "{url} {key} {value}");
+    }
+}
+
+#[test]
 fn a_refusal_of_the_file_names_the_file_and_the_key() {
     for (content, key) in [
         ("listens = 1", "listens in "),

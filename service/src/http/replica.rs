@@ -71,6 +71,25 @@ pub(crate) struct DatabaseReply {
     up: bool,
     /// Whether the database was found to have gone back to an earlier state.
     went_back: bool,
+    /// The last recovery of the database; null if there was none, or if this replica has not
+    /// reached the database yet.
+    recovery: Option<RecoveryReply>,
+}
+
+/// A recovery: every counter was raised above what lost commits can have given.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DatabaseRecovery)]
+pub(crate) struct RecoveryReply {
+    /// When the recovery was made.
+    at: values::Timestamp,
+    /// Commits since then may be lost; null if an operator said what was lost.
+    lost_since: Option<values::Timestamp>,
+    /// The largest rise of a counter.
+    #[schema(example = 10_000_000)]
+    highest_rise: u64,
+    /// The replica that made the recovery; null if `odometer recover` made it.
+    #[schema(example = "host-4711-f27ed21c")]
+    holder: Option<String>,
 }
 
 /// A Redis server of a store.
@@ -256,6 +275,12 @@ fn store_reply(health: StoreHealth) -> StoreReply {
         database: one.database,
         up: one.is_up,
         went_back: one.went_back,
+        recovery: one.last_recovery.map(|recovery| RecoveryReply {
+            at: moment(recovery.at_ms).unwrap_or_default(),
+            lost_since: recovery.lost_since_ms.and_then(moment),
+            highest_rise: recovery.highest_rise,
+            holder: recovery.made_by,
+        }),
     });
     let redis = redis.map(|one| RedisReply {
         server: one.server,

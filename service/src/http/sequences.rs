@@ -398,6 +398,7 @@ mod tests {
                     database: "postgres://h/d".to_owned(),
                     is_up: false,
                     went_back: false,
+                    last_recovery: None,
                 }],
                 redis: Some(ServingRedis {
                     server: "redis://r".to_owned(),

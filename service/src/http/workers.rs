@@ -176,7 +176,7 @@ async fn shown_lease<T>(
 }
 
 fn leased(lease: LeaseGrant) -> LeasedWorkerReply {
-    let renew_after = lease.ttl / 3;
+    let renew_after = lease.reach / 3;
     LeasedWorkerReply {
         pool: lease.key.pool.name().into(),
         worker: lease.key.worker,

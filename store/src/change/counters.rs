@@ -60,12 +60,10 @@ pub(crate) async fn raise(
 
 /// Writes what became of one counter that goes on from `next_value`. Its row is locked since it was
 /// raised, or this transaction created it. So no process has reserved meanwhile.
-///
-/// The counter pays for what it skips, if its speed limit allows so many numbers now.
 pub(crate) async fn set(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
-    (next_value, payment): (i64, Option<Payment>),
+    next_value: i64,
     after: &Snapshot,
 ) -> Result<(), DbErr> {
     if after.is_removed && faults::is(Fault::Recreation) {
@@ -77,14 +75,27 @@ pub(crate) async fn set(
         return Ok(());
     }
     let state = if after.is_removed { REMOVED } else { LIVE };
-    let mut update = update(key);
-    if let Some(payment) = payment {
-        update = payment.offer(update, transaction.get_database_backend());
-    }
-    update
+    update(key)
         .col_expr(counter::Column::NextValue, Expr::val(next_value))
         .col_expr(counter::Column::Floor, Expr::val(after.floor))
         .col_expr(counter::Column::State, Expr::val(state))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Makes a counter pay for what it skips, if its speed limit allows so many numbers now.
+///
+/// Only COMMIT may follow. A fence counts on it that the time of a payment is not much earlier than
+/// its commit.
+pub(crate) async fn pay(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    payment: Payment,
+) -> Result<(), DbErr> {
+    let backend = transaction.get_database_backend();
+    payment
+        .demand(update(key), backend)
         .exec(transaction)
         .await?;
     Ok(())

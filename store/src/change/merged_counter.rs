@@ -81,6 +81,7 @@ mod tests {
             floor,
             rate: 0.0,
             paced_until_us: 0,
+            must_recover: false,
             is_removed,
             window: WindowRow::default(),
         });

@@ -81,7 +81,8 @@ impl Prepared {
     pub(crate) fn would_fall(&self, definition: &Definition, period: &Period) -> bool {
         let counted = self.stripe.view(definition);
         let first = self.baseline.first_in(&counted, period);
-        went_back(self.last_seen, first, None)
+        let is_unknown = self.baseline.is_unknown_in(&counted, period);
+        is_unknown || went_back(self.last_seen, first, None)
     }
 
     /// Returns whether the sequence was seen in the database and is not there any more.
@@ -140,9 +141,9 @@ pub(crate) async fn prepare(
     let meta = meta_row::read(find, transaction).await?;
     // If the change is held, no recovery can happen between this read and the end.
     let baseline = if is_held {
-        CreationBaseline::hold(transaction, &scope.guard).await?
+        CreationBaseline::hold(transaction, &scope.guard, &change.name).await?
     } else {
-        Some(CreationBaseline::of(&meta))
+        Some(CreationBaseline::of(transaction, &meta, &change.name).await?)
     };
     let baseline = baseline.ok_or(StoreError::Unguarded)?;
     let (row, counter) = match model {
@@ -150,7 +151,7 @@ pub(crate) async fn prepare(
         Some(model) => {
             let is_definition = matches!(change.act, Act::Define { .. });
             let needs_all = !scope.is_alone() || (is_definition && !is_idle);
-            let found = found_row(transaction, &key, scope, (model, baseline), needs_all);
+            let found = found_row(transaction, &key, scope, (model, &baseline), needs_all);
             let (row, counter) = found.await?;
             (Some(row), counter)
         }
@@ -203,7 +204,7 @@ async fn found_row(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
     scope: &ChangeScope,
-    (model, baseline): (sequence::Model, CreationBaseline),
+    (model, baseline): (sequence::Model, &CreationBaseline),
     needs_all: bool,
 ) -> Result<(PreparedRow, Option<CounterRow>), TransactionError<StoreError>> {
     let mut definition = catalog::definition_in(&scope.store, &model.state, &model.definition)?;

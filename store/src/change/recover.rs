@@ -8,13 +8,14 @@
 //! The counters of all periods are raised like all others. What was removed stays removed: a
 //! tombstone stays a tombstone, and `periods_removed_through` is not touched.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use entity::{block, counter, meta, sequence};
-use odometer_core::definition::{Definition, Kind, Stripe};
+use entity::{block, meta};
+use odometer_core::speed_limit::fence::Fence;
 use odometer_database::{
     failure::{Cause, StatementFailure},
     file_lock::FileLock,
+    file_mark::FileMark,
     fitness::{DatabaseFitness, fitness_of},
     server_mark::ServerMark,
     session::{DatabaseConnection, DatabaseTransaction},
@@ -24,55 +25,76 @@ use odometer_database::{
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
-    QueryOrder, QuerySelect,
-    sea_query::{CaseStatement, Expr, ExprTrait},
+    QuerySelect, sea_query::Expr,
 };
 
 use crate::{
     change::{
-        leases::{self, ClockPair},
+        fencing::{self, FencePlan, FenceRequest},
+        leases::{self, ClockPair, Voided},
+        rise::{MAX_NAMED, RaisedCounters},
         transaction::{self, TransactionError},
     },
-    fitness, heartbeat,
+    fences::{Recoveries, StoredFence},
+    fitness,
     identity::DatabaseIdentity,
-    installation_id, lineage, meta_row,
-    rows::{
-        catalog::{self, LIVE, NO_PERIOD},
-        creation_baseline::version_at,
-    },
-    settings::DatabaseSettings,
+    lineage::{self, StampVerdict},
+    meta_row,
+    recovery::LastRecovery,
+    rows::creation_baseline::version_at,
+    settings::{DatabaseSettings, StoreLimits},
 };
 
-/// Bounds the sequences of one step.
-const PAGE: u64 = 1000;
 /// Says why nothing can be said of a database that has no stamp.
-const NO_STAMP: &str = "--nothing-was-lost: this database has no stamp, so there is nothing to say; \
-                        give --skip N if it went back";
-/// Sets by how much the versions of counters and the numbers of windows rise at least. So nothing
-/// that was remembered from the time before fits any more.
-pub(crate) const VERSIONS: i64 = 1 << 40;
+const NO_STAMP: &str = "this database has no stamp, so nothing can be computed or said of it: give \
+                        --skip N, more numbers than any sequence can have reserved since the \
+                        state that was restored, what replicas hold ahead included";
+/// Says why a recovery of one sequence does not make a copy whole.
+const NAME_OF_A_COPY: &str = "NAME: this database is a copy, or it was restarted and no replica has \
+                              used it since. Give no NAME: `odometer recover` then says for all \
+                              sequences what was lost";
 /// Sets by how much a recovery is later than the one before if its clock is behind. [`version_at`]
 /// leaves space for 60 million changes in this time.
 const AFTER_ANOTHER_MS: i64 = 60_000;
-/// Bounds the exhausted sequences that are named.
-const MAX_NAMED: usize = 1000;
 /// Bounds the attempts if another transaction is in the way.
 const ATTEMPTS: u32 = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
+/// Bound how long the fence of a replica holds up others: the time between two statements, the wait
+/// for a lock, and a statement, in seconds. A replica that was stopped in the middle gives way.
+const POSTGRES_BOUNDS: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'; \
+                               SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
+const MYSQL_BOUNDS: [&str; 2] = [
+    "SET SESSION wait_timeout = 10",
+    "SET SESSION innodb_lock_wait_timeout = 30",
+];
 
-/// What an operator says that a database may have lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a database may have lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Up to this many steps of each sequence.
+    /// Up to this many steps of each sequence, as an operator says. If it is none, the database may
+    /// only be on another server than before.
     Steps(u64),
-    /// Nothing. The database is only on another server than before.
-    Nothing,
+    /// Up to this many steps of one sequence, which waits for this word of an operator.
+    OfSequence { name: String, n_steps: u64 },
+    /// What the speed limits allow since the time that the database was last good.
+    Computed(FenceRequest),
 }
 
 /// The outcome of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
+    /// What `meta.recovered_at` was set to.
+    pub recovered_at: i64,
     pub n_sequences: u64,
+    /// Whether there is no sequence of the name that was given, and none that was lost. Nothing was
+    /// changed then.
+    pub is_nowhere: bool,
+    /// The fence, if the rises were computed and the database needed them.
+    pub fence: Option<LastRecovery>,
+    /// Sequences that give nothing until an operator says what was lost, and the first 1000 of them.
+    /// If the operator says that nothing was lost, those that waited before.
+    pub n_unknown: u64,
+    pub unknown: Vec<String>,
     /// Sequences with a counter that is at its end now: exhausted, unless `max` is raised.
     pub n_at_their_end: u64,
     /// The first of these sequences by name, at most 1000.
@@ -109,21 +131,29 @@ pub(crate) async fn recover(
         )));
     }
     let lock = target.file.as_deref().map(FileLock::take).transpose()?;
-    let file = lock.as_ref().map(FileLock::mark);
-    let acquire = settings.bounds.statement.acquire;
-    let (identity, is_lossless) = (settings.identity.clone(), settings.bounds.is_lossless);
+    let of = (&settings.identity, &settings.bounds);
+    let file = lock.as_ref().map(|lock| &**lock.mark());
+    recover_at(&target, file, of, (loss, is_dry_run)).await
+}
+
+/// Does the same in a database whose `file`, if it is one, belongs to this process.
+///
+/// # Errors
+/// The reason why nothing was changed.
+pub(crate) async fn recover_at(
+    target: &Target,
+    file: Option<&FileMark>,
+    (identity, limits): (&DatabaseIdentity, &StoreLimits),
+    (loss, is_dry_run): (Loss, bool),
+) -> Result<Recovered, StartError> {
     let file_mark = file.map(|file| ServerMark::of_file(file.id()));
     let work = async |database: &DatabaseConnection| {
-        recover_fit(
-            database,
-            (identity, is_lossless),
-            file_mark,
-            (loss, is_dry_run),
-        )
-        .await
+        let recovering = recover_fit(database, (identity, limits), file_mark, (loss, is_dry_run));
+        recovering.await
     };
     // A recovery of very many sequences takes long, so its statements have no time limit.
-    let working = DatabaseConnection::once(&target, acquire, None, Target::single, work);
+    let acquire = limits.statement.acquire;
+    let working = DatabaseConnection::once(target, acquire, None, Target::single, work);
     let recovered = working.await??;
     if let Some(file) = file.filter(|_| !is_dry_run) {
         // The state before the loss may be younger than the one that goes on from here.
@@ -134,25 +164,33 @@ pub(crate) async fn recover(
 
 async fn recover_fit(
     database: &DatabaseConnection,
-    (identity, is_lossless): (DatabaseIdentity, bool),
+    (identity, limits): (&DatabaseIdentity, &StoreLimits),
     file_mark: Option<ServerMark>,
     (loss, is_dry_run): (Loss, bool),
 ) -> Result<Recovered, StartError> {
     // A new database in the place of a lost one is recovered before it gets its installation id.
-    let verdict = fitness::inspect(database.clone(), identity, true, is_lossless).await;
+    let is_lossless = limits.failover.is_lossless;
+    let inspecting = fitness::inspect(database.clone(), identity.clone(), true, is_lossless);
+    let verdict = inspecting.await;
     let verdict = verdict.unwrap_or_else(|error| fitness_of(&error.into()));
     let DatabaseFitness::Good { has_marks, .. } = verdict else {
         return Err(verdict.into());
     };
     let server_mark = ServerMark::of(database.get_database_backend(), true);
     let mark = file_mark.or(server_mark.filter(|_| has_marks));
-    if mark.is_none() && loss == Loss::Nothing {
+    if mark.is_none() && matches!(loss, Loss::Computed(_) | Loss::Steps(0)) {
         return Err(StartError::Configuration(NO_STAMP.to_owned()));
     }
     let mut n_tried = 0;
     loop {
         n_tried += 1;
-        let failure = match Box::pin(recover_once(database, loss, mark.as_ref(), is_dry_run)).await
+        let failure = match Box::pin(recover_once(
+            database,
+            (&loss, limits),
+            mark.as_ref(),
+            is_dry_run,
+        ))
+        .await
         {
             Ok(outcome) => return outcome,
             Err(error) => StatementFailure::from(error),
@@ -172,299 +210,374 @@ async fn recover_fit(
 /// Tries the recovery once. If a definition cannot be read, nothing is changed.
 async fn recover_once(
     database: &DatabaseConnection,
-    loss: Loss,
+    (loss, limits): (&Loss, &StoreLimits),
     mark: Option<&ServerMark>,
     is_dry_run: bool,
 ) -> Result<Result<Recovered, StartError>, DbErr> {
     let transaction = database.begin_read_committed().await?;
-    let recovered = match loss {
-        Loss::Steps(n_steps) => recover_in(&transaction, n_steps, mark).await,
-        Loss::Nothing => stamp_in(&transaction, mark).await,
+    let recovery = Recovery {
+        transaction: &transaction,
+        mark,
+        limits,
     };
+    let recovered = recovery.of(loss).await;
     transaction::end(transaction, recovered, |_| !is_dry_run).await
-}
-
-/// Stamps the database where it is now, and leaves all else as it is. A database without stamp is
-/// refused: it is older than its stamp, or has lost it.
-async fn stamp_in(
-    transaction: &DatabaseTransaction,
-    mark: Option<&ServerMark>,
-) -> Result<Recovered, TransactionError<StartError>> {
-    let Some(mark) = mark else {
-        return Ok(Recovered::default());
-    };
-    meta_row::lock_exclusively(transaction).await?;
-    let Some(branch) = lineage::branch_of(transaction).await? else {
-        return Err(TransactionError::Refused(StartError::Configuration(
-            NO_STAMP.to_owned(),
-        )));
-    };
-    lineage::stamp_in(transaction, mark, branch).await?;
-    Ok(Recovered::default())
-}
-
-async fn recover_in(
-    transaction: &DatabaseTransaction,
-    n_steps: u64,
-    mark: Option<&ServerMark>,
-) -> Result<Recovered, TransactionError<StartError>> {
-    let meta = meta_row::lock_exclusively(transaction).await?;
-    let clocks = ClockPair::read(transaction).await?;
-    clocks.check()?;
-    let now_ms = clocks.ours_ms;
-    // The database may have lost a recovery that was made by a clock ahead of this one.
-    let seen = heartbeat::last_recovery_seen(transaction).await?;
-    let recovered_at = match Ord::max(meta.recovered_at, seen) {
-        Some(earlier) if earlier >= now_ms => earlier.saturating_add(AFTER_ANOTHER_MS),
-        Some(_) | None => now_ms,
-    };
-    let mut recovery = Recovery {
-        transaction,
-        n_steps,
-        stripe: installation_id::of(&meta),
-        version: version_at(recovered_at),
-        longest_hold: Duration::ZERO,
-        outcome: Recovered::default(),
-    };
-    recovery.raise_counters().await?;
-    recovery.give_up_returned().await?;
-    let (mut outcome, longest_hold) = (recovery.outcome, recovery.longest_hold);
-    let voided = leases::void(transaction, clocks, longest_hold, &meta, recovered_at).await?;
-    (outcome.n_leases, outcome.leases_from_ms) = (voided.n_leases, voided.used_from_ms);
-    let skipped = i64::try_from(n_steps).unwrap_or(i64::MAX);
-    meta::Entity::update_many()
-        .col_expr(meta::Column::RecoveredAt, Expr::val(recovered_at))
-        .col_expr(
-            meta::Column::RecoveredSkip,
-            Expr::val(meta.recovered_skip.saturating_add(skipped)),
-        )
-        .col_expr(meta::Column::LeasesFrom, Expr::val(voided.leases_from_ms))
-        // The version rises no higher than this. The next recovery finds out by their versions
-        // which definitions are older than itself.
-        .col_expr(
-            meta::Column::DefinitionsVersion,
-            Expr::val(Ord::max(
-                version_at(recovered_at),
-                meta.definitions_version.saturating_add(1),
-            )),
-        )
-        .filter(meta::Column::Id.eq(1))
-        .exec(transaction)
-        .await?;
-    if let Some(mark) = mark {
-        lineage::stamp_in(transaction, mark, lineage::new_branch()).await?;
-    }
-    Ok(outcome)
 }
 
 /// A recovery that is under way.
 struct Recovery<'a> {
     transaction: &'a DatabaseTransaction,
-    n_steps: u64,
-    stripe: Stripe,
-    /// The least version of each counter after the recovery.
-    version: i64,
-    /// The longest time that the existing sequences reserve ahead.
-    longest_hold: Duration,
-    outcome: Recovered,
-}
-
-/// A group of sequences that rise by the same amount, and that end at the same number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Rise {
-    length_of_steps: i64,
-    /// The highest number that a counter can rise to.
-    highest: i64,
-    /// From this number on a sequence is exhausted, unless its `max` is raised.
-    end: i64,
-    /// Whether these sequences count in periods. Then their counter without period issues nothing.
-    has_periods: bool,
-}
-
-impl Rise {
-    /// Returns the condition for the counters of these sequences that issue numbers.
-    fn issuing(self, names: &[String]) -> Condition {
-        let is_in_period = Expr::col(counter::Column::Period).gt(NO_PERIOD);
-        Condition::all()
-            .add(counter::Column::Sequence.is_in(names))
-            .add(counter::Column::State.eq(LIVE))
-            .add_option(self.has_periods.then_some(is_in_period))
-    }
-
-    /// Returns the lowest high-water mark that this rise brings to the end.
-    fn comes_to_its_end(self) -> i64 {
-        if self.highest < self.end {
-            self.end
-        } else {
-            self.end.saturating_sub(self.length_of_steps)
-        }
-    }
+    /// `None` if the server gives no marks.
+    mark: Option<&'a ServerMark>,
+    limits: &'a StoreLimits,
 }
 
 impl Recovery<'_> {
-    /// Raises all counters page by page, in the order of names. Retired sequences are raised like
-    /// others.
-    async fn raise_counters(&mut self) -> Result<(), TransactionError<StartError>> {
-        let mut after = String::new();
-        loop {
-            let page = catalog::living_here()
-                .filter(sequence::Column::Name.gt(after.as_str()))
-                .order_by_asc(sequence::Column::Name)
-                .limit(PAGE)
-                .all(self.transaction)
-                .await?;
-            let Some(last) = page.last() else {
-                return Ok(());
-            };
-            after.clone_from(&last.name);
-            let mut groups: BTreeMap<Rise, Vec<String>> = BTreeMap::new();
-            for row in page {
-                let definition = Definition::from_stored(&row.definition).map_err(|error| {
-                    let name = &row.name;
-                    StartError::Other(format!("nothing was changed: sequence `{name}`: {error}"))
-                })?;
-                let counted = self.stripe.view(&definition);
-                if definition.kind == Kind::Snowflake {
-                    let hold = Duration::from_secs(definition.block.hold.seconds());
-                    self.longest_hold = Ord::max(self.longest_hold, hold);
-                    self.outcome.n_time_ordered += 1;
-                }
-                self.outcome.n_sequences += 1;
-                let rise = Rise {
-                    length_of_steps: counted.length_of_steps(self.n_steps),
-                    highest: counted.highest(),
-                    end: counted.end(),
-                    has_periods: catalog::has_periods(&definition),
-                };
-                groups.entry(rise).or_default().push(row.name);
+    async fn of(&self, loss: &Loss) -> Result<Recovered, TransactionError<StartError>> {
+        if let Loss::Computed(request) = loss
+            && !request.is_of_operator()
+        {
+            self.bound().await?;
+        }
+        let meta = meta_row::lock_exclusively(self.transaction).await?;
+        let recoveries = Recoveries::read_held(self.transaction).await?;
+        match loss {
+            Loss::Steps(0) => self.say_nothing_was_lost((&meta, recoveries)).await,
+            Loss::Steps(n_steps) => self.say((&meta, recoveries), *n_steps).await,
+            Loss::OfSequence { name, n_steps } => {
+                self.release((&meta, recoveries), name, *n_steps).await
             }
-            for (rise, names) in groups {
-                self.note_rises(rise, &names).await?;
-                self.raise(rise, &names).await?;
-            }
-            // Pages come in the order of names, but groups do not.
-            self.outcome.at_their_end.sort_unstable();
-            self.outcome.at_their_end.truncate(MAX_NAMED);
+            Loss::Computed(request) => self.fence((&meta, recoveries), request).await,
         }
     }
 
-    /// Notes what raising these counters will come to. The database finds it out, because one
-    /// sequence may have very many counters.
-    async fn note_rises(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
-        let at_their_end: Vec<String> = counter::Entity::find()
-            .select_only()
-            .distinct()
-            .column(counter::Column::Sequence)
-            .filter(rise.issuing(names))
-            .filter(counter::Column::NextValue.gte(rise.comes_to_its_end()))
-            .into_tuple()
-            .all(self.transaction)
-            .await?;
-        for name in at_their_end {
-            self.outcome.n_at_their_end += 1;
-            self.outcome.at_their_end.push(name);
-        }
-        // The rise is cut off at `highest`, and most for the highest counters. So the lowest
-        // counter rises most.
-        let lowest = counter::Entity::find()
-            .filter(rise.issuing(names))
-            .order_by_asc(counter::Column::NextValue)
-            .order_by_asc(counter::Column::Sequence)
-            .one(self.transaction)
-            .await?;
-        if let Some(row) = lowest {
-            let left = rise.highest.saturating_sub(row.next_value);
-            let rises_by = Ord::max(Ord::min(rise.length_of_steps, left), 0);
-            if rises_by > self.outcome.highest_rise {
-                self.outcome.highest_rise = rises_by;
-                self.outcome.highest_riser = Some(row.sequence);
+    /// Lets the server give up the transaction if this process stops in the middle of it. All other
+    /// replicas wait for it.
+    async fn bound(&self) -> Result<(), DbErr> {
+        match self.transaction.get_database_backend() {
+            DbBackend::Postgres => {
+                let bounding = self.transaction.execute_unprepared(POSTGRES_BOUNDS);
+                bounding.await?;
             }
-        }
-        Ok(())
-    }
-
-    async fn raise(
-        &self,
-        Rise {
-            length_of_steps,
-            highest,
-            ..
-        }: Rise,
-        names: &[String],
-    ) -> Result<(), DbErr> {
-        let next_value = || Expr::col(counter::Column::NextValue);
-        let raised = CaseStatement::new()
-            .case(next_value().gt(highest), next_value())
-            .case(
-                next_value().gt(highest.saturating_sub(length_of_steps)),
-                highest,
-            )
-            .finally(next_value().add(length_of_steps));
-        // Strict order trusts a remembered revision, so the revision rises as far as the version.
-        let least = self.version.saturating_sub(VERSIONS);
-        let risen = |column: counter::Column| {
-            CaseStatement::new()
-                .case(Expr::col(column).lt(least), self.version)
-                .finally(Expr::col(column).add(VERSIONS))
-        };
-        // A version above its revision says that numbers were reserved of the counter. It stays
-        // above.
-        let version = || Expr::col(counter::Column::Version);
-        let is_used = version().gt(Expr::col(counter::Column::Revision));
-        let risen_version = CaseStatement::new()
-            .case(
-                version().lte(least).and(is_used),
-                self.version.saturating_add(1),
-            )
-            .case(version().lte(least), self.version)
-            .finally(version().add(VERSIONS));
-        counter::Entity::update_many()
-            .col_expr(counter::Column::NextValue, raised.into())
-            // Comes before the revision, because MySQL reads the columns that are set already.
-            .col_expr(counter::Column::Version, risen_version.into())
-            .col_expr(
-                counter::Column::Revision,
-                risen(counter::Column::Revision).into(),
-            )
-            // The number rises as far as that of counters that are created from now on.
-            .col_expr(
-                counter::Column::Window,
-                risen(counter::Column::Window).into(),
-            )
-            .col_expr(counter::Column::WindowOpen, Expr::val(false))
-            .filter(counter::Column::Sequence.is_in(names))
-            .exec(self.transaction)
-            .await?;
-        Ok(())
-    }
-
-    /// Abandons the returned blocks. In commits that the database has lost, they may have been
-    /// adopted and issued.
-    async fn give_up_returned(&mut self) -> Result<(), DbErr> {
-        let n_numbers = match self.transaction.get_database_backend() {
             DbBackend::MySql => {
-                "CAST(COALESCE(SUM((last - next_unissued) DIV step + 1), 0) AS SIGNED)"
+                for bound in MYSQL_BOUNDS {
+                    self.transaction.execute_unprepared(bound).await?;
+                }
             }
-            DbBackend::Postgres | DbBackend::Sqlite | _ => {
-                "CAST(COALESCE(SUM((last - next_unissued) / step + 1), 0) AS BIGINT)"
-            }
-        };
-        let given_up: Option<(i64, i64)> = block::Entity::find()
-            .select_only()
-            .expr_as(Expr::cust("COUNT(*)"), "n_blocks")
-            .expr_as(Expr::cust(n_numbers), "n_numbers")
-            .filter(block::Column::Fate.eq("returned"))
-            .into_tuple()
-            .one(self.transaction)
-            .await?;
-        (self.outcome.n_blocks, self.outcome.n_numbers) = given_up.unwrap_or_default();
-        if !faults::is(Fault::RecoverKeepsReturned) {
-            block::Entity::update_many()
-                .col_expr(block::Column::Fate, Expr::val("abandoned"))
-                .filter(block::Column::Fate.eq("returned"))
-                .exec(self.transaction)
-                .await?;
+            DbBackend::Sqlite | _ => {}
         }
         Ok(())
     }
+
+    /// Raises all counters to the line that no lost commit can have passed, if that is needed.
+    async fn fence(
+        &self,
+        (meta, mut recoveries): (&meta::Model, Recoveries),
+        request: &FenceRequest,
+    ) -> Result<Recovered, TransactionError<StartError>> {
+        let of = (meta, &recoveries);
+        let planning = FencePlan::of(self.transaction, self.mark, of, (request, self.limits));
+        let Some(plan) = planning.await? else {
+            return Ok(Recovered::default());
+        };
+        let mut branch = self.branch().await?;
+        for known in plan.again {
+            branch = self
+                .make_again(meta, &mut recoveries, (known, branch))
+                .await?;
+        }
+        let fence = (plan.fence, plan.is_living);
+        self.carry_out((meta, recoveries), (fence, branch), Some(request))
+            .await
+    }
+
+    /// Returns the branch that the database is on.
+    async fn branch(&self) -> Result<i64, DbErr> {
+        let branch = lineage::branch_of(self.transaction).await?;
+        Ok(branch.unwrap_or(lineage::UNSTAMPED))
+    }
+
+    /// Raises the counters of one sequence as a recovery did that the database has lost, on top of
+    /// `branch`. It stays the recovery that it was, and a fence has to follow. Returns its branch.
+    async fn make_again(
+        &self,
+        meta: &meta::Model,
+        recoveries: &mut Recoveries,
+        (known, branch): (StoredFence, i64),
+    ) -> Result<i64, TransactionError<StartError>> {
+        let mut raised = RaisedCounters {
+            is_again: true,
+            only: known.sequence.as_deref(),
+            // The fence raises the versions.
+            ..RaisedCounters::by(known.fence, self.transaction, (meta, 0))
+        };
+        raised.raise_all().await?;
+        let again = StoredFence {
+            previous_branch: branch,
+            highest_rise: raised.outcome.highest_rise,
+            ..known.clone()
+        };
+        let branch = again.branch();
+        recoveries.insert(self.transaction, again).await?;
+        Ok(branch)
+    }
+
+    /// Raises all counters by as many steps as an operator says.
+    async fn say(
+        &self,
+        (meta, recoveries): (&meta::Model, Recoveries),
+        n_steps: u64,
+    ) -> Result<Recovered, TransactionError<StartError>> {
+        let of = (&recoveries, self.limits);
+        let fence = fencing::said(self.transaction, of, n_steps).await?;
+        let fence = ((fence, false), self.branch().await?);
+        self.carry_out((meta, recoveries), fence, None).await
+    }
+
+    /// Raises the counters of one sequence, and lets them give numbers. All else stays as it is: the
+    /// database has lost nothing since the fence that stopped them. If the sequence is created later,
+    /// it begins so much higher.
+    async fn release(
+        &self,
+        (meta, mut recoveries): (&meta::Model, Recoveries),
+        name: &str,
+        n_steps: u64,
+    ) -> Result<Recovered, TransactionError<StartError>> {
+        let transaction = self.transaction;
+        let verdict = fencing::verdict(transaction, self.mark).await?;
+        let fits = self.mark.is_none() || matches!(verdict, StampVerdict::Fits(_));
+        let branch = lineage::branch_of(transaction).await?;
+        if !fits || !recoveries.lead_to(branch) {
+            return Err(StartError::Configuration(NAME_OF_A_COPY.to_owned()).into());
+        }
+        let fence = fencing::said(transaction, (&recoveries, self.limits), n_steps).await?;
+        let now_ms = ClockPair::read(transaction).await?.database_ms;
+        let fenced_at = recovered_at(meta, recoveries.last_at(), now_ms);
+        let mut raised = RaisedCounters {
+            is_living: true,
+            only: Some(name),
+            ..RaisedCounters::by(fence, transaction, (meta, version_at(fenced_at)))
+        };
+        raised.raise_all().await?;
+        let mut outcome = raised.outcome;
+        if outcome.n_sequences == 0 && !recoveries.concerning(Some(name)).is_unsettled() {
+            outcome.is_nowhere = true;
+            return Ok(outcome);
+        }
+        (outcome.n_blocks, outcome.n_numbers) = give_up_returned(transaction, Some(name)).await?;
+        let stored = StoredFence {
+            fence,
+            previous_branch: branch.unwrap_or(lineage::UNSTAMPED),
+            fenced_at,
+            highest_rise: outcome.highest_rise,
+            made_by: Arc::default(),
+            sequence: Some(name.into()),
+        };
+        let branch = stored.branch();
+        recoveries.insert(transaction, stored).await?;
+        // Programs that may be older know only the recoveries of all sequences.
+        let is_of_all = meta.recovered_at.is_none() || meta.armed_at.is_none();
+        let columns = MetaUpdate {
+            recovered_at: is_of_all.then_some(fenced_at),
+            n_steps: recoveries.n_added(),
+            leases: None,
+        };
+        columns.write(transaction, meta).await?;
+        lineage::stamp_in(transaction, self.mark, branch).await?;
+        Ok(outcome)
+    }
+
+    /// Lets the server stamp the database, which has lost nothing.
+    ///
+    /// If it is stamped already, the word is about the last fence, and ends what waits for an
+    /// operator. If not, the word is about the present server alone. What waits since an earlier
+    /// failover goes on waiting.
+    ///
+    /// # Errors
+    /// It has no stamp: it is older than its stamp, or has lost it.
+    async fn say_nothing_was_lost(
+        &self,
+        (meta, recoveries): (&meta::Model, Recoveries),
+    ) -> Result<Recovered, TransactionError<StartError>> {
+        let transaction = self.transaction;
+        let Some(branch) = lineage::branch_of(transaction).await? else {
+            return Err(StartError::Configuration(NO_STAMP.to_owned()).into());
+        };
+        let verdict = fencing::verdict(transaction, self.mark).await?;
+        let is_whole = recoveries.lead_to(Some(branch)) && !is_of_older(meta);
+        let is_settled = !recoveries.concerning(None).is_unsettled();
+        let waiting = fencing::waiting(transaction).await?;
+        let outcome = if is_whole && (is_settled || !matches!(verdict, StampVerdict::Fits(_))) {
+            lineage::stamp_in(transaction, self.mark, branch).await?;
+            Recovered::default()
+        } else {
+            self.say((meta, recoveries), 0).await?
+        };
+        Ok(Recovered {
+            n_unknown: u64::try_from(waiting.len()).unwrap_or(u64::MAX),
+            unknown: waiting.into_iter().take(MAX_NAMED).collect(),
+            ..outcome
+        })
+    }
+
+    /// Raises all counters, gives up what was returned or leased, and stamps the database for a new
+    /// branch. The recovery is dated after those that the asking replica knows.
+    async fn carry_out(
+        &self,
+        (meta, mut recoveries): (&meta::Model, Recoveries),
+        ((fence, is_living), previous_branch): ((Fence, bool), i64),
+        request: Option<&FenceRequest>,
+    ) -> Result<Recovered, TransactionError<StartError>> {
+        let transaction = self.transaction;
+        let is_automatic = request.is_some_and(|request| !request.is_of_operator());
+        let mut clocks = ClockPair::read(transaction).await?;
+        if is_automatic {
+            clocks = clocks.of_database();
+        }
+        clocks.check()?;
+        let known = request.and_then(|request| request.known.last_at());
+        let known = known.max(recoveries.last_at());
+        let recovered_at = recovered_at(meta, known, clocks.database_ms);
+        let mut raised = RaisedCounters {
+            is_living,
+            ..RaisedCounters::by(fence, transaction, (meta, version_at(recovered_at)))
+        };
+        raised.raise_all().await?;
+        let (mut outcome, longest_hold) = (raised.outcome, raised.longest_hold);
+        outcome.recovered_at = recovered_at;
+        (outcome.n_blocks, outcome.n_numbers) = give_up_returned(transaction, None).await?;
+        let leases = if fence.is_said && fence.n_steps == 0 {
+            None
+        } else if is_automatic && leases::are_bounded(&fence, meta) {
+            Some(leases::rest(transaction, &fence, longest_hold, meta).await?)
+        } else {
+            Some(leases::void(transaction, clocks, longest_hold, meta, recovered_at).await?)
+        };
+        if let Some(voided) = &leases {
+            (outcome.n_leases, outcome.leases_from_ms) = (voided.n_leases, voided.used_from_ms);
+        }
+        let stored = StoredFence {
+            fence,
+            previous_branch,
+            fenced_at: recovered_at,
+            highest_rise: outcome.highest_rise,
+            made_by: request.map_or("", |request| &request.holder).into(),
+            sequence: None,
+        };
+        let branch = stored.branch();
+        outcome.fence = request.map(|_| stored.told());
+        recoveries.insert(transaction, stored).await?;
+        let columns = MetaUpdate {
+            recovered_at: Some(recovered_at),
+            n_steps: recoveries.n_added(),
+            leases,
+        };
+        columns.write(transaction, meta).await?;
+        lineage::stamp_in(transaction, self.mark, branch).await?;
+        Ok(outcome)
+    }
+}
+
+/// Returns whether the last recovery was made by a program of an earlier version.
+pub(crate) fn is_of_older(meta: &meta::Model) -> bool {
+    meta.told_older_at > meta.recovered_at
+}
+
+/// Returns the time of a recovery: after all that are known, even if the clock of this server is
+/// behind. The clock of the machine that recovers does not count. So a recovery that was lost is an
+/// earlier one, too, although nobody knows it here.
+fn recovered_at(meta: &meta::Model, known: Option<i64>, now_ms: i64) -> i64 {
+    match meta.recovered_at.max(meta.told_older_at).max(known) {
+        Some(earlier) if earlier >= now_ms => earlier.saturating_add(AFTER_ANOTHER_MS),
+        Some(_) | None => now_ms,
+    }
+}
+
+/// What a recovery changes in `meta`.
+struct MetaUpdate {
+    /// The time of the recovery. `None` if it raised one sequence alone.
+    recovered_at: Option<i64>,
+    /// How many steps it skipped beyond what was computed.
+    n_steps: u64,
+    /// What became of the leases of worker ids. `None` if they stay.
+    leases: Option<Voided>,
+}
+
+impl MetaUpdate {
+    async fn write(
+        self,
+        transaction: &DatabaseTransaction,
+        meta: &meta::Model,
+    ) -> Result<(), DbErr> {
+        let n_steps = i64::try_from(self.n_steps).unwrap_or(i64::MAX);
+        let mut update = meta::Entity::update_many().col_expr(
+            meta::Column::RecoveredSkip,
+            Expr::val(meta.recovered_skip.saturating_add(n_steps)),
+        );
+        if let Some(leases) = self.leases {
+            update = update
+                .col_expr(meta::Column::LeasesFrom, Expr::val(leases.leases_from_ms))
+                .col_expr(
+                    meta::Column::NamedLeasesFrom,
+                    Expr::val(leases.named_from_ms),
+                );
+        }
+        if let Some(recovered_at) = self.recovered_at {
+            // The version rises no higher than this. The next recovery finds out by their versions
+            // which definitions are older than itself.
+            let version = Ord::max(
+                version_at(recovered_at),
+                meta.definitions_version.saturating_add(1),
+            );
+            update = update
+                .col_expr(meta::Column::RecoveredAt, Expr::val(recovered_at))
+                .col_expr(meta::Column::DefinitionsVersion, Expr::val(version));
+        }
+        if let Some(told) = self.recovered_at.filter(|_| meta.armed_at.is_none()) {
+            // An older program that sees a recovery makes its row again, so it must not see one
+            // later.
+            update = update.col_expr(meta::Column::ToldOlderAt, Expr::val(told));
+        }
+        update
+            .filter(meta::Column::Id.eq(1))
+            .exec(transaction)
+            .await?;
+        Ok(())
+    }
+}
+
+/// Abandons the returned blocks, of all sequences or of one. In commits that the database has lost,
+/// they may have been adopted and issued. Returns how many blocks there were, and how many numbers
+/// in them.
+async fn give_up_returned(
+    transaction: &DatabaseTransaction,
+    only: Option<&str>,
+) -> Result<(i64, i64), DbErr> {
+    let returned = || {
+        let of_it = only.map(|name| block::Column::Sequence.eq(name));
+        let returned = Condition::all().add(block::Column::Fate.eq("returned"));
+        returned.add_option(of_it)
+    };
+    let n_numbers = match transaction.get_database_backend() {
+        DbBackend::MySql => "CAST(COALESCE(SUM((last - next_unissued) DIV step + 1), 0) AS SIGNED)",
+        DbBackend::Postgres | DbBackend::Sqlite | _ => {
+            "CAST(COALESCE(SUM((last - next_unissued) / step + 1), 0) AS BIGINT)"
+        }
+    };
+    let given_up: Option<(i64, i64)> = block::Entity::find()
+        .select_only()
+        .expr_as(Expr::cust("COUNT(*)"), "n_blocks")
+        .expr_as(Expr::cust(n_numbers), "n_numbers")
+        .filter(returned())
+        .into_tuple()
+        .one(transaction)
+        .await?;
+    if !faults::is(Fault::RecoverKeepsReturned) {
+        block::Entity::update_many()
+            .col_expr(block::Column::Fate, Expr::val("abandoned"))
+            .filter(returned())
+            .exec(transaction)
+            .await?;
+    }
+    Ok(given_up.unwrap_or_default())
 }

@@ -5,49 +5,63 @@
 //! another task asks for it.
 
 use std::{
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use entity::{counter, meta, sequence};
-use odometer_core::name::SequenceName;
+use entity::meta;
 use odometer_database::{
-    complaint::Complaint,
     connection::{Connection, Contact},
     failure::{Cause, StatementFailure},
     monitor::Refresh,
-    session::DatabaseConnection,
+    target::Target,
 };
-use odometer_process::metrics::DatabaseMetrics;
-use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, FromQueryResult, Iterable, JoinType, Order,
-    sea_query::{Expr, ExprTrait, Query},
+use odometer_process::{
+    faults::{self, Fault},
+    metrics::DatabaseMetrics,
 };
 use tokio::sync::mpsc;
 
+use super::{
+    changed_rows::{PAGE, changed, changed_after},
+    recover::is_of_older,
+    self_fencing::{FencingError, SelfFencing},
+};
 use crate::{
     database::Database,
+    fences::{ASTRAY, Recoveries},
     heartbeat::{Heartbeat, ROW_GONE},
     lineage::StampVerdict,
-    outcome::{Changed, News, SeenRecovery},
-    rows::catalog,
+    outcome::{News, SeenRecovery},
     set_aside,
     settings::Source,
-    stamp_check::{COPIED, PROMOTED, StampCheck, StoreRead},
+    stamp_check::{COPIED, PROMOTED, RESTARTED, StampCheck, StoreRead, needs_fence},
+    trust::Met,
     worker_lease::baseline::SentAt,
 };
 
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::change::refresh";
 
-/// Bounds the sequences of one statement, and of one piece of news.
-const PAGE: usize = 1000;
 /// Bounds how long the reader of the news may take to accept the next piece.
 const NEWS_TIMEOUT: Duration = Duration::from_secs(1);
-/// Reports a recovery that this replica does not accept.
-const OLDER_RECOVERY: &str = "the last recovery of the store is older than one that this replica \
-                              has seen, so the replica goes on refusing. If `odometer recover` ran \
-                              since the store went back, its clock was behind: run it once more";
+/// Says what a recovery of a program before schema 7 means.
+const OLDER_PROGRAM: &str = "`odometer recover` of an earlier version has run last, which did not \
+                             stamp it: run that of this version";
+const OTHER_INSTALLATION: &str = "it is another installation's than before";
+/// Says what another branch means.
+const OTHER_BRANCH: &str = "it is on another branch of its history, and no recovery that this \
+                            replica knows leads there";
+/// Bounds the looks at recoveries that do not lead to the branch.
+const MAX_ASTRAY: u32 = 3;
+/// Sets the time between two attempts to fence, after one that failed or made a fence, and after one
+/// whose loss cannot be known.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+const AFTER_REFUSAL: Duration = Duration::from_secs(30);
+/// Bound how long a replica waits for one that knows more: one that ran before the failover, or
+/// one that lived through the start of the server. It has its database again within two seconds.
+const WAIT_FOR_OTHERS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(30));
 /// Sets the least and the longest time between two looks while the database is doubted again and
 /// again. Each look doubles it.
 const WHILE_DOUBTED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -73,14 +87,21 @@ pub(crate) struct Refresher {
     cluster_id: String,
     deleted_old_at: Option<Instant>,
     has_complained: bool,
-    older_recovery: Complaint,
     stamp: StampCheck,
+    fences: SelfFencing,
+    /// When the next attempt to fence may be made.
+    fence_from: Instant,
+    /// How many looks in a row found recoveries that do not lead to the branch.
+    n_astray: u32,
+    /// Since when the database needs a fence. `None` if it needs none.
+    unfenced_since: Option<Instant>,
     counted: DatabaseMetrics,
 }
 
 impl Refresher {
     pub(crate) fn new(
         database: &Database,
+        target: Target,
         tell: mpsc::Sender<News>,
         recoveries: mpsc::UnboundedSender<SeenRecovery>,
     ) -> Self {
@@ -99,8 +120,15 @@ impl Refresher {
             cluster_id: String::new(),
             deleted_old_at: None,
             has_complained: false,
-            older_recovery: Complaint::default(),
-            stamp: StampCheck::of(database),
+            stamp: StampCheck::new(
+                (&database.connection, &database.heartbeat),
+                settings,
+                database.unfenced.is_none(),
+            ),
+            fences: SelfFencing::of(database, target),
+            fence_from: Instant::now(),
+            n_astray: 0,
+            unfenced_since: None,
             counted: database.counted.clone(),
         }
     }
@@ -126,10 +154,17 @@ impl Refresher {
         let (read, verdict) = self.look().await?;
         let meta = &read.meta;
         match verdict {
-            None => self.judge(&read, None).await?,
-            Some(StampVerdict::Fits(branch)) => self.judge(&read, Some(branch)).await?,
+            None | Some(StampVerdict::Fits(_)) => self.judge(&read).await?,
             Some(StampVerdict::Copied) => self.heartbeat.is_a_copy(COPIED),
-            Some(StampVerdict::Promoted) => self.heartbeat.is_a_copy(PROMOTED),
+            Some(StampVerdict::Promoted) => self.fence(PROMOTED, Duration::ZERO).await?,
+            Some(StampVerdict::Restarted) if self.stamp.fences(meta) => {
+                // Nobody can vouch if this replica misses its heartbeat.
+                let wait = match self.heartbeat.has_fallen(read.beat) {
+                    true => Duration::ZERO,
+                    false => self.longest_wait(2),
+                };
+                self.fence(RESTARTED, wait).await?;
+            }
             // Something is gone that this process has seen, or the stamp would have been written.
             Some(StampVerdict::Restarted | StampVerdict::Unstamped) => {
                 let n_recoveries = self.heartbeat.n_recoveries();
@@ -141,30 +176,35 @@ impl Refresher {
             .heartbeat
             .raise(&self.connection, self.time_limit)
             .await;
-        self.heartbeat
-            .tell_last_recovery(&self.connection, self.time_limit)
-            .await?;
         if !self.heartbeat.has_gone_back() && meta.definitions_version > self.told_up_to {
             self.tell_changes(meta.definitions_version).await?;
         }
         raised?;
+        if self.heartbeat.is_sound() {
+            self.unfenced_since = None;
+        }
+        if !self.heartbeat.has_gone_back() {
+            let has_mark = self.heartbeat.mark().is_some();
+            let arming = self.fences.arm(&self.connection, meta, has_mark);
+            arming.await?;
+        }
         self.delete_old().await
     }
 
-    /// Decides what the database is whose stamp fits, on `branch`.
-    async fn judge(
-        &mut self,
-        read: &StoreRead,
-        branch: Option<i64>,
-    ) -> Result<(), StatementFailure> {
-        let meta = &read.meta;
-        if meta.recovered_at > self.heartbeat.recovered_at() {
-            return self.recover(meta, branch).await;
+    /// Decides what the database is whose stamp fits, if stamps are compared.
+    async fn judge(&mut self, read: &StoreRead) -> Result<(), StatementFailure> {
+        let branch = read.branch();
+        if is_of_older(&read.meta) {
+            let n_recoveries = self.heartbeat.n_recoveries();
+            self.heartbeat.note_went_back(n_recoveries, OLDER_PROGRAM);
+            return Ok(());
         }
-        if let Some(how) = self.what_went_back(read, branch) {
+        if branch != self.heartbeat.branch() {
+            return self.judge_branch(read).await;
+        }
+        if let Some(how) = self.what_went_back(read) {
             let n_recoveries = self.heartbeat.n_recoveries();
             self.heartbeat.note_went_back(n_recoveries, how);
-            self.complain_of_older_recovery(meta);
             return Ok(());
         }
         if self.heartbeat.last_confirmed().is_none() {
@@ -177,17 +217,51 @@ impl Refresher {
         Ok(())
     }
 
-    fn what_went_back(&self, read: &StoreRead, branch: Option<i64>) -> Option<&'static str> {
+    /// Decides what the database is that is on another branch than this replica knows.
+    ///
+    /// It was recovered, if its recoveries lead there. Otherwise it is a copy that lost a recovery,
+    /// or another database. Another replica may use it, so it is fenced above what that one knows.
+    async fn judge_branch(&mut self, read: &StoreRead) -> Result<(), StatementFailure> {
+        let recoveries = self.read_recoveries().await?;
+        if !recoveries.lead_to(read.branch()) {
+            return self.is_astray();
+        }
+        self.n_astray = 0;
+        let known = self.heartbeat.recoveries();
+        if !recoveries.were_said_since(&known) {
+            if read.meta.cluster_id != self.cluster_id {
+                let n_recoveries = self.heartbeat.n_recoveries();
+                self.heartbeat
+                    .note_went_back(n_recoveries, OTHER_INSTALLATION);
+                return Ok(());
+            }
+            if !recoveries.follow(self.heartbeat.branch(), &known) {
+                return self.fence(OTHER_BRANCH, Duration::ZERO).await;
+            }
+        }
+        self.recover(&read.meta, met(read, recoveries)).await
+    }
+
+    /// Notes that the recoveries of the database do not lead to its branch. It may have been recovered
+    /// again between the two reads. If it stays so, a row is missing, and nobody knows what else.
+    ///
+    /// # Errors
+    /// Look again.
+    fn is_astray(&mut self) -> Result<(), StatementFailure> {
+        self.n_astray = self.n_astray.saturating_add(1);
+        if self.n_astray < MAX_ASTRAY {
+            return Err(StatementFailure::NotCommitted(Cause::Contention));
+        }
+        self.heartbeat.is_a_copy(ASTRAY);
+        Ok(())
+    }
+
+    fn what_went_back(&self, read: &StoreRead) -> Option<&'static str> {
         let meta = &read.meta;
-        let known = self.heartbeat.branch();
         if meta.cluster_id != self.cluster_id {
-            Some("it is another installation's than before")
-        } else if meta.recovered_at < self.heartbeat.recovered_at() {
-            Some("it does not know of its last recovery")
+            Some(OTHER_INSTALLATION)
         } else if self.heartbeat.has_fallen(read.beat) {
             Some(ROW_GONE)
-        } else if branch.is_some() && known.is_some() && branch != known {
-            Some("it is on another branch of its history, and no recovery began that branch")
         } else if meta.definitions_version < self.told_up_to {
             Some("it does not know of changes that were made in it")
         } else {
@@ -195,46 +269,102 @@ impl Refresher {
         }
     }
 
-    /// Logs that the last recovery is older than one that this replica has seen. A machine with a
-    /// slower clock may have run the recovery that was to end the refusal.
-    fn complain_of_older_recovery(&mut self, meta: &meta::Model) {
-        let is_older =
-            meta.recovered_at.is_some() && meta.recovered_at < self.heartbeat.recovered_at();
-        if is_older
-            && self.heartbeat.has_gone_back()
-            && self.older_recovery.is_due(OLDER_RECOVERY, Instant::now())
-        {
-            tracing::error!(target: TARGET, store = &*self.store, "{OLDER_RECOVERY}");
+    /// Returns how long a replica waits for those that know more. By then each living one has polled
+    /// `n_polls` times.
+    fn longest_wait(&self, n_polls: u32) -> Duration {
+        let (least, longest) = WAIT_FOR_OTHERS;
+        (self.interval * n_polls).clamp(least, longest)
+    }
+
+    /// Raises all counters above what the database may have lost, but not before it has needed that
+    /// for as long as `wait`. If nobody can know what that is, nothing is reserved until an
+    /// operator recovers the database.
+    ///
+    /// What this replica has seen may be lost for another reason than a failover, at another time.
+    /// So a replica that misses something fences nothing.
+    ///
+    /// # Errors
+    /// The database failed. Call this again. If it goes on failing, nothing is reserved meanwhile,
+    /// as if nobody could know.
+    async fn fence(&mut self, how: &str, wait: Duration) -> Result<(), StatementFailure> {
+        let since = *self.unfenced_since.get_or_insert_with(Instant::now);
+        let is_early = since.elapsed() < wait || Instant::now() < self.fence_from;
+        if self.heartbeat.is_lost() || is_early {
+            return Ok(());
+        }
+        let longest = wait + self.longest_wait(2);
+        let mut raising = pin!(self.fences.raise(&self.heartbeat, &self.cluster_id));
+        let patience = longest.saturating_sub(since.elapsed()).max(AFTER_FAILURE);
+        let raised = match tokio::time::timeout(patience, &mut raising).await {
+            Ok(raised) => raised,
+            Err(_) => {
+                // It is being raised all the same.
+                let why = format!("{how}; it is being fenced, which takes long");
+                self.heartbeat.is_a_copy(&why);
+                raising.await
+            }
+        };
+        match raised {
+            // The next look finds the fence. It covers all that this replica knows, so another one
+            // is not needed. If it is, it can wait.
+            Ok(()) => {
+                self.fence_from = Instant::now() + AFTER_FAILURE;
+                self.unfenced_since = None;
+                self.connection.refresh.notify_one();
+                Ok(())
+            }
+            Err(FencingError::Refused(why)) => {
+                self.fence_from = Instant::now() + AFTER_REFUSAL;
+                self.heartbeat.is_a_copy(&format!("{how}; {why}"));
+                Ok(())
+            }
+            Err(FencingError::Failed(why)) => {
+                self.fence_from = Instant::now() + AFTER_FAILURE;
+                let is_short = since.elapsed() < longest;
+                if is_short || faults::is(Fault::FencesFailSilently) {
+                    return Err(StatementFailure::NotCommitted(Cause::Away(why)));
+                }
+                // Callers and operators must hear of it. It is tried again all the same.
+                self.heartbeat
+                    .is_a_copy(&format!("{how}; it could not be fenced so far: {why}"));
+                Ok(())
+            }
         }
     }
 
-    /// Notes that `odometer recover` ran. From here on this replica trusts the store again.
-    async fn recover(
-        &mut self,
-        meta: &meta::Model,
-        branch: Option<i64>,
-    ) -> Result<(), StatementFailure> {
+    async fn read_recoveries(&self) -> Result<Recoveries, StatementFailure> {
+        let until = Instant::now() + self.time_limit;
+        let reading = self
+            .connection
+            .run(until, async |database| Recoveries::read(&database).await);
+        reading.await
+    }
+
+    /// Notes a recovery. From here on this replica trusts the store again, unless it misses something
+    /// and no operator has said what was lost.
+    async fn recover(&mut self, meta: &meta::Model, met: Met) -> Result<(), StatementFailure> {
+        let known = self.heartbeat.recoveries();
+        let has_said = met.recoveries.were_said_since(&known);
+        let kept = met.recoveries.keep_numbers_of(self.heartbeat.branch());
         let (connection, time_limit) = (&self.connection, self.time_limit);
-        let establishing = self.heartbeat.establish(branch, connection, time_limit);
+        let establishing = self.heartbeat.establish(met.branch, connection, time_limit);
         establishing.await?;
+        let n_fences = met.recoveries.log_since(&known, &self.store);
+        self.counted.fences.increment(n_fences);
         // Some sequences may have been changed since, or while this replica refused. So all changes
         // are passed on again.
         self.told_up_to = 0;
         self.cluster_id.clone_from(&meta.cluster_id);
-        self.heartbeat.recovered(meta.recovered_at, branch);
+        self.heartbeat.recovered(met, has_said);
         // This message does not wait behind news. News that was sent before it does not count after
         // it.
         let seen = SeenRecovery {
             source: self.source,
             n_recoveries: self.heartbeat.n_recoveries(),
+            kept,
         };
         // If the receiver is gone, nothing is issued any more.
         let _is_heard = self.recoveries.send(seen);
-        tracing::info!(
-            target: TARGET,
-            skipped = meta.recovered_skip,
-            "the store was recovered, and is reserved from again"
-        );
         Ok(())
     }
 
@@ -255,6 +385,28 @@ impl Refresher {
         let (read, verdict) = self.stamp.look().await?;
         self.counted.note_skew(sent.skew_ms(read.now_ms));
         Ok((read, verdict))
+    }
+
+    /// Waits until the database needs no fence any more. Replicas that ran before may know more of it,
+    /// so they go first: one of them fences a copy, and all of them vouch for a start. Returns what
+    /// was read last.
+    async fn wait_for_others(
+        &self,
+        verdict: Option<StampVerdict>,
+    ) -> Result<(StoreRead, Option<StampVerdict>), StatementFailure> {
+        let n_polls = match verdict {
+            Some(StampVerdict::Restarted) => 2,
+            _ => 1,
+        };
+        let until = Instant::now() + self.longest_wait(n_polls);
+        let (_, between) = WHILE_DOUBTED;
+        loop {
+            tokio::time::sleep(between).await;
+            let (read, verdict) = self.look().await?;
+            if needs_fence(verdict).is_none() || Instant::now() >= until {
+                return Ok((read, verdict));
+            }
+        }
     }
 
     /// Passes on every sequence whose last change is above `told_up_to`.
@@ -299,36 +451,60 @@ impl Refresher {
     }
 }
 
+/// Returns what was read of a database and its branch.
+fn met(read: &StoreRead, recoveries: Recoveries) -> Met {
+    Met {
+        branch: read.branch(),
+        recovered_at: read.meta.recovered_at,
+        recoveries,
+    }
+}
+
 impl Refresh for Refresher {
     /// Makes the first contact, before anything is reserved. Nothing is in memory yet, so the
     /// changes up to now are no news.
     async fn meet(&mut self) -> Result<(), StatementFailure> {
-        let (read, verdict) = self.look().await?;
-        let meta = read.meta;
-        self.heartbeat.met(meta.recovered_at);
-        let branch = match verdict {
-            None => Some(None),
-            Some(StampVerdict::Fits(branch)) => Some(Some(branch)),
-            Some(StampVerdict::Copied) => {
-                self.heartbeat.is_a_copy(COPIED);
-                None
+        let (mut read, mut verdict) = self.look().await?;
+        // A fence that is made now is news, also to a replica that has just started.
+        let mut before = None;
+        if needs_fence(verdict).is_some() {
+            before = Some(self.read_recoveries().await?);
+            (read, verdict) = self.wait_for_others(verdict).await?;
+        }
+        self.cluster_id.clone_from(&read.meta.cluster_id);
+        if let Some(how) = needs_fence(verdict) {
+            self.fence(how, Duration::ZERO).await?;
+            (read, verdict) = self.look().await?;
+        }
+        let recoveries = self.read_recoveries().await?;
+        let branch = read.branch();
+        let is_astray = !recoveries.lead_to(branch);
+        if let Some(before) = before {
+            let n_fences = recoveries.log_since(&before, &self.store);
+            self.counted.fences.increment(n_fences);
+        }
+        self.heartbeat.met(met(&read, recoveries));
+        match verdict {
+            None | Some(StampVerdict::Fits(_)) if is_astray => self.is_astray()?,
+            None | Some(StampVerdict::Fits(_)) => {
+                let (connection, time_limit) = (&self.connection, self.time_limit);
+                let establishing = self.heartbeat.establish(branch, connection, time_limit);
+                establishing.await?;
+                self.heartbeat.fits(branch);
+                if is_of_older(&read.meta) {
+                    let n_recoveries = self.heartbeat.n_recoveries();
+                    self.heartbeat.note_went_back(n_recoveries, OLDER_PROGRAM);
+                }
             }
-            Some(StampVerdict::Promoted) => {
-                self.heartbeat.is_a_copy(PROMOTED);
-                None
-            }
-            Some(StampVerdict::Restarted | StampVerdict::Unstamped | StampVerdict::Unmarked) => {
+            Some(StampVerdict::Copied) => self.heartbeat.is_a_copy(COPIED),
+            Some(StampVerdict::Promoted) => self.heartbeat.is_a_copy(PROMOTED),
+            Some(StampVerdict::Restarted) => self.heartbeat.is_a_copy(RESTARTED),
+            Some(StampVerdict::Unstamped | StampVerdict::Unmarked) => {
                 return Err(self.unmarked(true));
             }
-        };
-        if let Some(branch) = branch {
-            let (connection, time_limit) = (&self.connection, self.time_limit);
-            let establishing = self.heartbeat.establish(branch, connection, time_limit);
-            establishing.await?;
-            self.heartbeat.fits(branch);
         }
-        self.told_up_to = meta.definitions_version;
-        self.cluster_id = meta.cluster_id;
+        self.told_up_to = read.meta.definitions_version;
+        self.cluster_id = read.meta.cluster_id;
         Ok(())
     }
 
@@ -383,73 +559,4 @@ impl Refresh for Refresher {
             }
         }
     }
-}
-
-/// A changed sequence, and the floor of its counter without period, if it has such a counter.
-type ChangedRow = (sequence::Model, Option<i64>);
-
-fn changed((row, floor): ChangedRow, store: &str) -> Option<Changed> {
-    let broken = |error: String| {
-        tracing::error!(
-            target: TARGET,
-            sequence = row.name,
-            error,
-            "a stored definition cannot be read"
-        );
-    };
-    let name = SequenceName::parse(&row.name)
-        .map_err(|error| broken(error.to_string()))
-        .ok()?;
-    // Floor and state hold even if a newer version wrote a definition that this version cannot
-    // read.
-    let definition = catalog::read_definition(&row.definition, store)
-        .map_err(|error| broken(error.to_string()))
-        .ok()
-        .map(Arc::new);
-    Some(Changed {
-        name,
-        is_live: row.state == catalog::LIVE,
-        definition,
-        version: row.version,
-        floor: floor.unwrap_or(0),
-    })
-}
-
-/// Returns a page of the changes after a position, in the order of the changes.
-async fn changed_after(
-    database: DatabaseConnection,
-    (version, name): (i64, Option<String>),
-) -> Result<Vec<ChangedRow>, DbErr> {
-    let mut behind = Condition::any().add(sequence::Column::Version.gt(version));
-    if let Some(name) = name {
-        behind = behind.add(
-            sequence::Column::Version
-                .eq(version)
-                .and(sequence::Column::Name.gt(name)),
-        );
-    }
-    let query = Query::select()
-        .columns(sequence::Column::iter().map(|column| (sequence::Entity, column)))
-        .column((counter::Entity, counter::Column::Floor))
-        .from(sequence::Entity)
-        .join(
-            JoinType::LeftJoin,
-            counter::Entity,
-            catalog::its_counter(catalog::NO_PERIOD),
-        )
-        .cond_where(behind)
-        .and_where(Expr::col((sequence::Entity, sequence::Column::State)).ne(catalog::ELSEWHERE))
-        .order_by((sequence::Entity, sequence::Column::Version), Order::Asc)
-        .order_by((sequence::Entity, sequence::Column::Name), Order::Asc)
-        .limit(u64::try_from(PAGE).unwrap_or(u64::MAX))
-        .to_owned();
-    let rows = database.query_all(&query).await?;
-    rows.iter()
-        .map(|row| {
-            Ok((
-                sequence::Model::from_query_result(row, "")?,
-                row.try_get("", "floor")?,
-            ))
-        })
-        .collect()
 }

@@ -59,7 +59,7 @@ impl Writing<'_> {
         let whole = CounterKey::whole(change.name.clone());
         let had = part.row.as_ref().map(|row| &row.definition);
         if let Some(had) = had {
-            // First, because the counters pay for what the act skips by the next limit.
+            // Before the payment, because the counters pay for what the act skips by the next limit.
             let definitions = (&**had, &*after.definition);
             counters::keep_debts(self.transaction, &change.name, definitions).await?;
         }
@@ -74,9 +74,11 @@ impl Writing<'_> {
         if !key.period.is_none() && part.counter.is_none() {
             self.create(&key).await?;
         }
-        if part.counter.is_some() || !key.period.is_none() {
-            self.write_counter(&key).await?;
-        }
+        let is_counted = part.counter.is_some() || !key.period.is_none();
+        let payment = match is_counted {
+            true => self.write_counter(&key).await?,
+            false => None,
+        };
         if had.is_some_and(|had| **had != *after.definition) && !key.period.is_none() {
             // Another definition replaced the one of this database. The act has written only the
             // counter of its period, so the counter without period is moved here.
@@ -84,6 +86,9 @@ impl Writing<'_> {
         }
         if matches!(change.act, Act::Restore) {
             counters::close(self.transaction, &change.name).await?;
+        }
+        if let Some(payment) = payment {
+            counters::pay(self.transaction, &key, payment).await?;
         }
         Ok(())
     }
@@ -108,7 +113,7 @@ impl Writing<'_> {
     async fn create(&self, key: &CounterKey) -> Result<(), DbErr> {
         let (part, after) = (self.part, &self.decision.altered.after);
         let first = part.baseline.first_in(&self.counted, &key.period);
-        let mut new_counter = NewCounter::at(first, &after.definition, part.stripe, part.baseline);
+        let mut new_counter = NewCounter::at(first, &after.definition, part.stripe, &part.baseline);
         if key.period == after.period {
             new_counter.floor = new_counter.floor.max(after.floor);
             new_counter.next_value = self.at_or_above(first.max(after.floor))?;
@@ -117,8 +122,8 @@ impl Writing<'_> {
     }
 
     /// Sets the act's counter to this database's first number at or above both the floor and the
-    /// present value.
-    async fn write_counter(&self, key: &CounterKey) -> Result<(), DbErr> {
+    /// present value. Returns the payment for what it skips.
+    async fn write_counter(&self, key: &CounterKey) -> Result<Option<Payment>, DbErr> {
         let after = &self.decision.altered.after;
         let now = match self.part.counter {
             Some(counter) => counter.seen.next_value,
@@ -127,7 +132,8 @@ impl Writing<'_> {
         let next_value = self.at_or_above(now.max(after.floor))?;
         let n_skipped = self.counted.left(now) - self.counted.left(next_value);
         let payment = Payment::of(&after.definition, n_skipped).filter(|_| n_skipped > 0);
-        counters::set(self.transaction, key, (next_value, payment), after).await
+        counters::set(self.transaction, key, next_value, after).await?;
+        Ok(payment)
     }
 
     /// Moves the counter without period to the grid of the definition that is written.

@@ -141,10 +141,11 @@ async fn find(
     let living = holders::living(&database, &rows, &guard.holder, silence).await?;
     // Read after the rows: if there is no recovery now, there was none when the rows were read.
     let meta = meta_row::read(meta_row::plain(), &database).await?;
+    let baseline = CreationBaseline::of(&database, &meta, &key.sequence).await?;
     let look = counter_read::look(database, guard, key).await?;
     Ok(TraceRows {
         look,
-        baseline: CreationBaseline::of(&meta),
+        baseline,
         rows,
         living,
     })

@@ -316,14 +316,14 @@ impl JournalWrite {
         database: &DatabaseConnection,
     ) -> Result<Option<Outcome>, DbErr> {
         let transaction = database.begin_read_committed().await?;
-        let Some(baseline) = CreationBaseline::hold(&transaction, guard).await? else {
+        let Some(baseline) = CreationBaseline::hold_all(&transaction, guard).await? else {
             transaction.rollback().await?;
             return Ok(None);
         };
         self.is_still_wanted()?;
-        let recovered_at = baseline.recovered_at();
         let is_since = |(row, _): &&(JournalRow, BlockFate)| {
-            row.recovered_at == recovered_at || faults::is(Fault::RecoveryKeepsMemory)
+            row.recovered_at == baseline.recovered_at(&row.key.sequence)
+                || faults::is(Fault::RecoveryKeepsMemory)
         };
         let rows = Rows::of(self.rows.iter().filter(is_since), &self.holder);
         let mut outcome = self.outcome(&rows);

@@ -6,16 +6,10 @@
 //! against each other. With different fallbacks, one replica would step without the lease that
 //! another replica waits for.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use entity::{counter, replica};
-use odometer_database::{
-    connection::Contact, database_clock, failure::StatementFailure, session::DatabaseConnection,
-    start_error::StartError,
-};
+use odometer_database::{database_clock, session::DatabaseConnection, start_error::StartError};
 use odometer_process::{
     faults::{self, Fault},
     secret::Secret,
@@ -27,19 +21,13 @@ use sea_orm::{
 
 use super::server::Address;
 use crate::{
-    database::Database,
     identity::DatabaseIdentity,
     rows::counter::outdate,
     settings::{DatabaseSettings, Fallback, RedisSettings},
 };
 
-/// The target of this file's log events.
-const TARGET: &str = "odometer::store::redis::agreement";
-
 /// The record while the list or the fallback changes. No configuration agrees with it.
 const CHANGING: &str = "changing";
-/// The longest time between two looks while the replica does not agree with the record.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
 /// What a configuration says of Redis, in the form that the database records. `None` if it has no
 /// Redis.
@@ -72,8 +60,13 @@ impl Agreement {
         ))))
     }
 
+    /// Returns whether the record names Redis servers.
+    pub(crate) fn names_servers(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Reads what the database has on record.
-    async fn read(database: &impl ConnectionTrait) -> Result<Self, DbErr> {
+    pub(crate) async fn read(database: &impl ConnectionTrait) -> Result<Self, DbErr> {
         let query = Query::select().column("redis").from("meta").to_owned();
         match database.query_one(&query).await? {
             Some(row) => Ok(Self(row.try_get("", "redis")?)),
@@ -106,7 +99,7 @@ impl Agreement {
 
     /// Writes the record, and closes all open windows. From then on, a replica that reads a row
     /// steps in no window that was opened under another record.
-    async fn put(&self, database: &DatabaseConnection) -> Result<(), DbErr> {
+    pub(super) async fn put(&self, database: &DatabaseConnection) -> Result<(), DbErr> {
         let transaction = database.begin().await?;
         let mut record = Query::update();
         record.table("meta").value("redis", self.0.clone());
@@ -131,7 +124,7 @@ impl Agreement {
         Ok((!self.agrees_with(&recorded)).then(|| self.differs_from(&recorded, identity)))
     }
 
-    fn differs_from(&self, recorded: &Self, identity: &DatabaseIdentity) -> StartError {
+    pub(super) fn differs_from(&self, recorded: &Self, identity: &DatabaseIdentity) -> StartError {
         let said = |agreement: &Self| agreement.0.clone().unwrap_or_else(|| "no Redis".to_owned());
         StartError::Configuration(format!(
             "stores.{}.redis: this replica is configured for {}, and the database {} has on record \
@@ -144,82 +137,18 @@ impl Agreement {
         ))
     }
 
-    /// Compares the configuration with the record, as soon as the database answers and then again
-    /// and again. If they differ before they agreed once, the program ends. If they differ later,
-    /// nothing is counted for strict order.
-    pub(crate) fn watch(self, database: &Arc<Database>) {
-        let mut contact = database.connection.contact_changes();
-        let tasks = database.tasks().clone();
-        let database = Arc::downgrade(database);
-        tasks.spawn(async move {
-            let mut is_first = true;
-            while contact.wait_for(|now| *now == Contact::Up).await.is_ok() {
-                let Some(database) = database.upgrade() else {
-                    return;
-                };
-                let mut pause = database.settings.definition_refresh / 2;
-                match self.look(&database, is_first).await {
-                    Ok(recorded) if self.agrees_with(&recorded) => {
-                        is_first = false;
-                        database.agreed.send_replace(Some(true));
-                    }
-                    Ok(recorded) => {
-                        let problem = self.differs_from(&recorded, &database.identity);
-                        if is_first && !recorded.is_changing() {
-                            database.refuse(problem);
-                            return;
-                        }
-                        if database.agreed.send_replace(Some(false)) == Some(true) {
-                            tracing::error!(target: TARGET, "nothing is counted where order is strict: {problem}");
-                        }
-                        pause = pause.min(BETWEEN_LOOKS);
-                    }
-                    Err(_) => pause = pause.min(BETWEEN_LOOKS),
-                }
-                drop(database);
-                tokio::time::sleep(pause).await;
-            }
-        });
-    }
-
-    /// Reads what is on record. At the first look, this also writes the configuration there if the
-    /// database is a SQLite file. With `migrate`, it does so if nothing is on record and no other
-    /// replica serves.
-    async fn look(
-        &self,
-        database: &Arc<Database>,
-        is_first: bool,
-    ) -> Result<Self, StatementFailure> {
-        let (wanted, holder) = (self.clone(), Arc::clone(&database.holder));
-        let (is_file, migrates) = (database.is_file(), database.settings.migrate);
-        let time_limit = database.settings.definition_refresh * 2;
-        let until = Instant::now() + database.settings.deadline;
-        let looking = database.connection.run(until, |connection| async move {
-            let recorded = Self::read(&connection).await?;
-            let is_alone = is_file
-                || (migrates
-                    && recorded.0.is_none()
-                    && !does_any_serve(&connection, &holder, time_limit).await?);
-            if recorded == wanted || !is_first || !is_alone {
-                return Ok(recorded);
-            }
-            wanted.put(&connection).await?;
-            Ok(wanted)
-        });
-        looking.await
-    }
-
-    fn agrees_with(&self, recorded: &Self) -> bool {
+    pub(super) fn agrees_with(&self, recorded: &Self) -> bool {
         recorded == self || faults::is(Fault::AnyRedis)
     }
 
-    fn is_changing(&self) -> bool {
+    pub(super) fn is_changing(&self) -> bool {
         self.0.as_deref() == Some(CHANGING)
     }
 }
 
-/// Says whether a replica other than this one has raised its heartbeat within this time.
-async fn does_any_serve(
+/// Says whether a replica other than this one has raised its heartbeat within this time, and has
+/// not ended since.
+pub(super) async fn does_any_serve(
     database: &DatabaseConnection,
     holder: &str,
     within: Duration,
@@ -228,6 +157,7 @@ async fn does_any_serve(
     let since = database_clock::now(database.get_database_backend()).sub(within_ms);
     let found = replica::Entity::find()
         .filter(replica::Column::Holder.ne(holder))
+        .filter(replica::Column::Ended.eq(false))
         .filter(Expr::col(replica::Column::BeatAt).gte(since))
         .limit(1)
         .one(database)

@@ -32,6 +32,7 @@
 //! The decision is ADR 17.
 
 pub(crate) mod agreement;
+mod agreement_watch;
 pub(crate) mod ahead;
 pub(crate) mod counters;
 pub(crate) mod lease;

@@ -82,7 +82,8 @@ impl<'a> StrictReservation<'a> {
         count: u64,
     ) -> Result<Self, StoreError> {
         let heartbeat = &store.database.heartbeat;
-        let (recovered_at, n_recoveries) = (heartbeat.recovered_at(), heartbeat.n_recoveries());
+        let recovered_at = heartbeat.recovered_at(&request.key.sequence);
+        let n_recoveries = heartbeat.n_recoveries();
         let server = store.server_of(&request.key.sequence)?;
         let redis_key = store.key_of(&request.key, n_recoveries).await?;
         let retry = store.database.retry();

@@ -68,7 +68,7 @@ pub(crate) struct Reservation<'a> {
     pub(crate) strict: StrictIn,
     /// The counter's window as it was last read.
     pub(crate) window: counter::WindowRow,
-    /// The last recovery that this process had seen when the present attempt began.
+    /// The last recovery of the sequence that this process had seen when the present attempt began.
     recovered_at: Option<i64>,
     /// How far the speed limit of the counter had been used when it was last read.
     pub(crate) bucket: Option<Bucket>,
@@ -219,7 +219,7 @@ impl<'a> Reservation<'a> {
     /// A conflict if another attempt is needed, for example because another write came first.
     async fn attempt(&mut self) -> Attempted<Reserved> {
         let guard = &self.begin().await?;
-        self.recovered_at = guard.recovered_at;
+        self.recovered_at = guard.recovered_at(&self.request.key.sequence);
         self.request.progress.count_attempt();
         self.reset_one_row().await?;
         // A remembered counter is no basis for an adoption, so the counter is read first.
@@ -289,6 +289,10 @@ impl<'a> Reservation<'a> {
         let definition = self.definition(&entry)?;
         let (version, counter) = (entry.definition_version, entry.counter());
         if let Some(counter) = counter {
+            if counter.must_recover {
+                let heartbeat = &self.database.heartbeat;
+                return Err(heartbeat.name_waits(&self.request.key.sequence).into());
+            }
             self.check_forward(counter)?;
         }
         self.check_issuer(&definition)?;

@@ -110,7 +110,7 @@ impl Reservation<'_> {
     /// database was recovered since this process started.
     pub(crate) fn may_be_created(&self) -> bool {
         self.request.last_seen.is_none()
-            || self.database.heartbeat.n_recoveries() > 0
+            || self.database.heartbeat.was_recovered()
             || faults::is(Fault::NoWentBackChecks)
     }
 }
@@ -145,11 +145,15 @@ impl PeriodCreation {
             Ok(definition) => definition,
             Err(error) => return Ok(Creation::Refused(error)),
         };
-        let Some(baseline) = CreationBaseline::hold(transaction, &self.guard).await? else {
+        let name = &self.key.sequence;
+        let Some(baseline) = CreationBaseline::hold(transaction, &self.guard, name).await? else {
             return Ok(Creation::Contradicted);
         };
         let counted = self.stripe.view(&definition);
         let first = baseline.first_in(&counted, &self.key.period);
+        if baseline.is_unknown_in(&counted, &self.key.period) {
+            return Ok(Creation::Waits);
+        }
         if first < self.above && !faults::is(Fault::NoWentBackChecks) {
             return Ok(Creation::TooLow);
         }
@@ -162,7 +166,7 @@ impl PeriodCreation {
         {
             return Ok(Creation::Refused(StoreError::TooManyPeriods { limit }));
         }
-        let new_counter = NewCounter::at(first, &definition, self.stripe, baseline);
+        let new_counter = NewCounter::at(first, &definition, self.stripe, &baseline);
         if insert(transaction, &self.key, new_counter).await? {
             if definition.exhausted(first) && !self.stripe.view(&definition).is_empty() {
                 tracing::warn!(

@@ -207,7 +207,9 @@ impl Unpublished {
     /// may have got the same numbers, in commits that the store has lost.
     fn was_recovered_since(&self) -> bool {
         let reserved = self.reserved.as_ref();
-        reserved.is_some_and(|reserved| reserved.recovered_at != self.heartbeat.recovered_at())
+        let recovered_at =
+            |reserved: &Reserved| self.heartbeat.recovered_at(&reserved.key.sequence);
+        reserved.is_some_and(|reserved| reserved.recovered_at != recovered_at(reserved))
             && !faults::is(Fault::RecoveryKeepsMemory)
     }
 

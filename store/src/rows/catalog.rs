@@ -72,6 +72,7 @@ impl CatalogEntry {
                 floor: 1,
                 rate: 0.0,
                 paced_until_us: 0,
+                must_recover: false,
                 is_removed: false,
                 window: Default::default(),
             }),
@@ -129,6 +130,7 @@ pub(crate) fn select_entries() -> SelectStatement {
             (counter::Entity, counter::Column::Floor),
             (counter::Entity, counter::Column::Rate),
             (counter::Entity, counter::Column::PacedUntilUs),
+            (counter::Entity, counter::Column::MustRecover),
             (counter::Entity, counter::Column::Window),
             (counter::Entity, counter::Column::WindowOpen),
         ])

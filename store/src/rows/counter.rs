@@ -27,6 +27,8 @@ pub(crate) struct CounterRow {
     pub(crate) rate: f64,
     /// The time up to which the speed limit has been used, by the database's clock (Unix µs).
     pub(crate) paced_until_us: i64,
+    /// Whether the counter may have lost commits, and nobody knows how much it must skip.
+    pub(crate) must_recover: bool,
     /// Whether the counter is only a tombstone. The entry says so.
     #[sea_orm(skip)]
     pub(crate) is_removed: bool,
@@ -90,6 +92,7 @@ impl GuardedCounter {
     pub(crate) fn update(&self) -> UpdateMany<counter::Entity> {
         add_one(update(&self.key), [counter::Column::Version])
             .filter(counter::Column::StripeCount.eq(self.stripe_count))
+            .filter(counter::Column::MustRecover.eq(false))
             .filter(self.guard.holds())
     }
 }

@@ -1,15 +1,22 @@
 //! Computes where a new counter begins, after the recoveries of its database.
 
+use std::sync::Arc;
+
 use entity::meta;
 use odometer_core::{
-    definition::Definition,
+    definition::{Definition, Kind},
+    name::SequenceName,
     period::{Calendar, Period},
+    speed_limit::{Paced, fence::Fence},
 };
 use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
-use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, FromQueryResult, sea_query::Query};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, FromQueryResult,
+    sea_query::{Expr, Query},
+};
 
-use crate::{guard::HeartbeatGuard, meta_row};
+use crate::{fences::Recoveries, guard::HeartbeatGuard, meta_row, rows::payment::limit_of};
 
 /// Sets how many versions of a counter belong to each millisecond between two recoveries. They are
 /// enough that no version that was ever seen comes again.
@@ -19,44 +26,121 @@ pub(crate) const VERSIONS_EACH_MS: i64 = 1 << 10;
 pub(crate) const CLOCKS_APART_MS: i64 = 26 * 3_600_000;
 
 /// The recoveries of a database, which decide where a new counter begins.
-#[derive(Clone, Copy, Debug, Default, FromQueryResult)]
+#[derive(Clone, Debug, Default, FromQueryResult)]
 pub(crate) struct CreationBaseline {
+    /// How many steps all recoveries together have skipped beyond what was computed.
     recovered_skip: i64,
     recovered_at: Option<i64>,
+    /// The recoveries of this version of the program.
+    #[sea_orm(skip)]
+    recoveries: Arc<Recoveries>,
+    /// How many steps programs before schema 7 skipped.
+    #[sea_orm(skip)]
+    n_older: u64,
 }
 
 impl CreationBaseline {
-    pub(crate) fn of(meta: &meta::Model) -> Self {
-        Self {
+    /// Returns the baseline of a sequence that `meta` gives, without a lock.
+    pub(crate) async fn of(
+        database: &impl ConnectionTrait,
+        meta: &meta::Model,
+        name: &SequenceName,
+    ) -> Result<Self, DbErr> {
+        let mut baseline = Self {
             recovered_skip: meta.recovered_skip,
             recovered_at: meta.recovered_at,
+            ..Self::default()
+        };
+        // A database that was never recovered has none.
+        if baseline.was_recovered() {
+            baseline.note(Recoveries::read(database).await?);
         }
+        Ok(baseline.of_sequence(name))
     }
 
-    /// Reads the baseline, and [holds](meta_row) its row until the end of the transaction. So no
-    /// recovery can happen between this read and the creation. Returns `None` if the guard does not
-    /// hold.
+    /// Reads the baseline of a sequence, and [holds](meta_row) its row until the end of the
+    /// transaction. So no recovery can happen between this read and the creation. Returns `None` if
+    /// the guard does not hold.
     pub(crate) async fn hold(
+        transaction: &DatabaseTransaction,
+        guard: &HeartbeatGuard,
+        name: &SequenceName,
+    ) -> Result<Option<Self>, DbErr> {
+        let held = Self::hold_all(transaction, guard).await?;
+        Ok(held.map(|baseline| baseline.of_sequence(name)))
+    }
+
+    /// Does the same for all sequences, of which nothing is created.
+    pub(crate) async fn hold_all(
         transaction: &DatabaseTransaction,
         guard: &HeartbeatGuard,
     ) -> Result<Option<Self>, DbErr> {
         let mut query = Query::select();
         query
-            .columns([meta::Column::RecoveredSkip, meta::Column::RecoveredAt])
+            .column(meta::Column::RecoveredSkip)
+            .expr_as(Expr::col(meta::Column::RecoveredAt), "recovered_at")
             .from(meta::Entity)
             .and_where(meta::Column::Id.eq(1))
             .and_where(guard.holds());
         meta_row::lock_for_creation(&mut query, transaction.get_database_backend());
-        let row = transaction.query_one(&query).await?;
-        row.map(|row| Self::from_query_result(&row, "")).transpose()
+        let Some(row) = transaction.query_one(&query).await? else {
+            return Ok(None);
+        };
+        let mut baseline = Self::from_query_result(&row, "")?;
+        if baseline.was_recovered() {
+            baseline.note(Recoveries::read_held(transaction).await?);
+        }
+        Ok(Some(baseline))
     }
 
-    /// Returns where a sequence begins that is created now. All recoveries together skipped some
-    /// steps, and the sequence begins this far above its start. It may have existed before one of
-    /// these recoveries.
-    pub(crate) fn first(&self, definition: &Definition) -> i64 {
+    fn note(&mut self, recoveries: Recoveries) {
         let n_steps = u64::try_from(self.recovered_skip).unwrap_or(0);
-        definition.skipped(definition.start, n_steps)
+        self.n_older = n_steps.saturating_sub(recoveries.n_steps());
+        self.recoveries = Arc::new(recoveries);
+    }
+
+    /// Leaves the recoveries out that raised other sequences alone.
+    fn of_sequence(self, name: &SequenceName) -> Self {
+        Self {
+            recoveries: Arc::new(self.recoveries.concerning(Some(name.as_str()))),
+            ..self
+        }
+    }
+
+    /// Returns where a sequence begins that is created now. It may have existed before one of the
+    /// recoveries. So it begins as far above its start as the recoveries together would have raised
+    /// it.
+    pub(crate) fn first(&self, definition: &Definition) -> i64 {
+        let born = self.fenced(definition).map(|born| born.n_reserved);
+        let n_skipped = born.unwrap_or_else(|| self.recoveries.n_steps());
+        definition.skipped(definition.start, n_skipped.saturating_add(self.n_older))
+    }
+
+    /// Returns where the recoveries lead a counter that is created now. `None` if it has no speed
+    /// limit.
+    fn fenced(&self, definition: &Definition) -> Option<Paced> {
+        let limit = limit_of(definition)?;
+        Some(Fence::birth(limit, &self.recoveries.fences()))
+    }
+
+    /// Returns up to when the speed limit counts as used of a counter that is created now (Unix µs).
+    pub(crate) fn paced_until_us(&self, definition: &Definition) -> i64 {
+        let born = self.fenced(definition);
+        born.map_or(0, |born| born.paced_until_us.max(0))
+    }
+
+    /// Returns whether nobody knows where a counter begins that is created now: the database may
+    /// have lost it, and its range is too short for a speed limit.
+    pub(crate) fn is_unknown(&self, definition: &Definition) -> bool {
+        let has_limit = definition.limit.is_some();
+        self.recoveries.is_unsettled() && !has_limit && definition.kind != Kind::Snowflake
+    }
+
+    /// Returns whether nobody knows where the counter of a period, or of none, begins that is
+    /// created now.
+    pub(crate) fn is_unknown_in(&self, definition: &Definition, period: &Period) -> bool {
+        let is_old = period.is_none() || !self.is_after_recovery(definition, period);
+        is_old && self.is_unknown(definition)
     }
 
     /// Returns where the counter of a period, or of none, begins that is created now. It begins at
@@ -90,9 +174,9 @@ impl CreationBaseline {
         named.is_some_and(|named| named.span.from_ms > used_until)
     }
 
-    /// Returns when `odometer recover` ran last, by the clock of the machine that ran it (Unix ms).
-    pub(crate) fn recovered_at(&self) -> Option<i64> {
-        self.recovered_at
+    /// Returns the time of the last recovery of a sequence (Unix ms).
+    pub(crate) fn recovered_at(&self, name: &SequenceName) -> Option<i64> {
+        self.recovered_at.max(self.recoveries.last_at_of(name))
     }
 
     /// Notes in a definition whether the store may have forgotten formats of it. This is so if its

@@ -26,6 +26,7 @@ pub(crate) struct NewCounter {
     pub(crate) floor: i64,
     pub(crate) version: i64,
     stripe_count: i32,
+    paced_until_us: i64,
 }
 
 impl NewCounter {
@@ -33,13 +34,14 @@ impl NewCounter {
         first: i64,
         definition: &Definition,
         stripe: Stripe,
-        baseline: CreationBaseline,
+        baseline: &CreationBaseline,
     ) -> Self {
         Self {
             next_value: first,
             floor: definition.start,
             version: baseline.version(),
             stripe_count: i32::from(stripe.n()),
+            paced_until_us: baseline.paced_until_us(definition),
         }
     }
 
@@ -80,7 +82,8 @@ impl NewCounter {
             // Nobody remembers this revision of an earlier counter with this name.
             revision: self.version,
             version: self.version,
-            paced_until_us: 0,
+            paced_until_us: self.paced_until_us,
+            must_recover: false,
         }
     }
 }

@@ -49,22 +49,6 @@ impl Payment {
             .filter(self.is_allowed(backend))
     }
 
-    /// Makes an update pay if the limit allows so many numbers now. Otherwise the update does all
-    /// else that it does.
-    pub(crate) fn offer(
-        self,
-        update: UpdateMany<counter::Entity>,
-        backend: DbBackend,
-    ) -> UpdateMany<counter::Entity> {
-        if self.n_numbers > self.limit.burst() {
-            return update;
-        }
-        let paid = CaseStatement::new()
-            .case(self.is_allowed(backend), self.paid(backend))
-            .finally(paced_until());
-        update.col_expr(Column::PacedUntilUs, paid.into())
-    }
-
     /// Returns the condition that the limit allows so many numbers now. A time that is too far ahead
     /// counts as now, as [`SpeedLimit::reserve`] has it.
     fn is_allowed(self, backend: DbBackend) -> Expr {
@@ -102,9 +86,16 @@ pub(crate) fn keep_debt(
         DbBackend::Postgres | DbBackend::Sqlite | _ => expr.cast_as("BIGINT"),
     };
     let capacity_us = after.capacity_us();
-    // A debt below the capacity is rounded up.
+    let is_whole = || debt_us().gte(capacity_us);
+    // What a clock that was set back put beyond a whole burst stays beyond it: a copy from before
+    // the change counts on that. A debt below the capacity is rounded up.
+    let beyond_us = || ahead(backend).sub(before.capacity_us());
     let kept = CaseStatement::new()
-        .case(debt_us().gte(capacity_us), now().add(capacity_us))
+        .case(
+            is_whole().and(beyond_us().gt(0_i64)),
+            now().add(beyond_us()).add(capacity_us),
+        )
+        .case(is_whole(), now().add(capacity_us))
         .finally(now().add(whole(debt_us())).add(1_i64));
     update
         .col_expr(Column::PacedUntilUs, kept.into())

@@ -247,7 +247,12 @@ impl Store {
                 Ok(Creation::Contradicted) => {
                     let _why = member.database.failed(&guard);
                 }
-                Ok(Creation::TooLow | Creation::MissingCounter | Creation::Refused(_)) => {
+                Ok(
+                    Creation::TooLow
+                    | Creation::Waits
+                    | Creation::MissingCounter
+                    | Creation::Refused(_),
+                ) => {
                     return Err(StoreError::WentBack);
                 }
                 // Another process creates the name, perhaps with another definition. The next round

@@ -206,6 +206,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+    use crate::trust::Met;
 
     fn memory(n: usize) -> CounterMemory {
         let heartbeat = || Heartbeat::unconnected("here");
@@ -227,7 +228,7 @@ mod tests {
         assert!(!memory.admits(&name, &other));
         memory.learn(&name, &Arc::new(other), 4);
         assert_eq!(memory.agreed(&name).unwrap().version, 3);
-        memory.heartbeats[1].recovered(Some(1), None);
+        memory.heartbeats[1].recovered(Met::default(), true);
         assert!(memory.agreed(&name).is_none());
     }
 

@@ -245,7 +245,8 @@ impl Store {
             };
         });
         let heartbeat = self.members.get(k).map(|member| &member.database.heartbeat);
-        if heartbeat.is_some_and(|heartbeat| heartbeat.recovered_at() == reserved.recovered_at) {
+        let recovered_at = heartbeat.map(|heartbeat| heartbeat.recovered_at(&key.sequence));
+        if recovered_at == Some(reserved.recovered_at) {
             self.memory.learn(&key.sequence, &known.definition, version);
         }
         known.seen = SeenCounter {

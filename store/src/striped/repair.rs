@@ -97,11 +97,12 @@ impl Repair {
         if self.of.definition_version > 0 {
             self.announce(transaction).await?;
         }
-        let Some(baseline) = CreationBaseline::hold(transaction, &self.guard).await? else {
+        let name = &self.new.name;
+        let Some(baseline) = CreationBaseline::hold(transaction, &self.guard, name).await? else {
             return Ok(Creation::Contradicted);
         };
         match row {
-            None => creation::insert(transaction, &self.new, self.stripe, baseline).await,
+            None => creation::insert(transaction, &self.new, self.stripe, &baseline).await,
             Some(row) if self.is_decided => self.update(transaction, row).await,
             Some(_) => Ok(Creation::Exists),
         }

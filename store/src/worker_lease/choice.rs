@@ -117,7 +117,9 @@ impl PoolChoice<'_> {
     /// Says whether a lease whose time begins at `from_ms` has any time, and begins early enough.
     fn is_usable(&self, from_ms: i64) -> bool {
         let wanted = &self.asked.wanted;
-        let until_ms = self.asked.sent.until(self.summary.read.now_ms, wanted.ttl);
+        let read = &self.summary.read;
+        let until_ms = self.asked.sent.until(read.now_ms, wanted.ttl);
+        let until_ms = until_ms.min(read.recovery_mark.most_until_ms(read.now_ms, None));
         from_ms < until_ms && wanted.usable_by_ms.is_none_or(|by| from_ms <= by)
     }
 

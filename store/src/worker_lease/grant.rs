@@ -145,7 +145,7 @@ impl Database {
             return Ok(None);
         };
         let from_ms = baseline.unused_from_ms(wanted.pool.is_named(), Some(&row));
-        let (until_ms, _) = baseline.ends_ms(wanted.ttl);
+        let (until_ms, _) = baseline.ends_ms(wanted.ttl, None);
         // An id that still rests may not be the best one, and an id without time cannot be used.
         let is_usable = from_ms <= baseline.clock.earliest_ms
             && from_ms < until_ms
@@ -166,7 +166,7 @@ impl Database {
     ) -> LeaseAttempted<LeaseGrant> {
         let wanted = &call.wanted;
         let from_ms = baseline.unused_from_ms(wanted.pool.is_named(), seen);
-        let (until_ms, expires_ms) = baseline.ends_ms(wanted.ttl);
+        let (until_ms, expires_ms) = baseline.ends_ms(wanted.ttl, None);
         let written = worker_lease::Model {
             pool: wanted.pool.key(),
             worker,
@@ -180,6 +180,7 @@ impl Database {
             reserved_from: from_ms,
             ttl_ms: millis(wanted.ttl),
             ended: false,
+            leased_at: baseline.clock.latest_ms,
         };
         let key = self.key_of(call, &written, &baseline);
         let (row, conditions) = (written.clone(), baseline.clone());

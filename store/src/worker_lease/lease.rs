@@ -130,6 +130,8 @@ pub struct LeaseGrant {
     pub expires: Instant,
     /// How long the lease was asked for.
     pub ttl: Duration,
+    /// How far ahead time is reserved, at most as long as that.
+    pub reach: Duration,
     /// The database's clock minus ours, in milliseconds, when the statement ran.
     pub skew_ms: i64,
 }

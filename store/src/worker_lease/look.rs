@@ -98,10 +98,13 @@ pub(crate) async fn read_lease(
 fn of_the_database(backend: DbBackend, guard: &HeartbeatGuard) -> SelectStatement {
     let mut query = Query::select()
         .expr_as(database_clock::now(backend), "now_ms")
-        .columns([
-            (meta::Entity, meta::Column::LeasesFrom),
-            (meta::Entity, meta::Column::RecoveredAt),
-        ])
+        .column((meta::Entity, meta::Column::LeasesFrom))
+        .column((meta::Entity, meta::Column::NamedLeasesFrom))
+        .column((meta::Entity, meta::Column::ArmedAt))
+        .expr_as(
+            Expr::col((meta::Entity, meta::Column::RecoveredAt)),
+            "recovered_at",
+        )
         .from(meta::Entity)
         .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1))
         .to_owned();

@@ -30,8 +30,10 @@
 //!
 //! Every statement on an existing row names the row's version, and every statement carries the
 //! guard of the heartbeat. A lease whose answer was lost is found again by its token, or is taken
-//! back in the background (`reclaim.rs`). After a recovery all leases are void, and no worker id
-//! may be used for as long as the longest lease may reach ahead.
+//! back in the background (`reclaim.rs`). After `odometer recover` all leases are void, and no
+//! worker id may be used for as long as the longest lease may reach ahead. A fence knows since when
+//! leases may be forgotten. In a database that may be fenced a lease reaches ahead no further than
+//! it has lasted, so there ids rest only for as long as that, and holders keep their leases.
 //!
 //! The decisions are ADR 18 and ADR 19.
 

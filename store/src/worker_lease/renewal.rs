@@ -88,7 +88,7 @@ impl Database {
     ) -> LeaseAttempted<LeaseGrant> {
         let former = Duration::from_millis(u64::try_from(seen.ttl_ms).unwrap_or(0));
         let ttl = ttl.unwrap_or(former);
-        let (until_ms, expires_ms) = baseline.ends_ms(ttl);
+        let (until_ms, expires_ms) = baseline.ends_ms(ttl, Some(seen.leased_at));
         let written = worker_lease::Model {
             expires_at: expires_ms,
             reserved_until: until_ms.max(seen.reserved_until),

@@ -173,6 +173,8 @@ mod tests {
     const UNRECOVERED: LeaseRecoveryMark = LeaseRecoveryMark {
         recovered_at: None,
         leases_from: None,
+        named_leases_from: None,
+        armed_at: None,
     };
 
     fn row(worker: i32, version: i64, ended: bool) -> Model {
@@ -188,6 +190,7 @@ mod tests {
             reserved_from: 1000,
             ttl_ms: 1000,
             ended,
+            leased_at: 900,
         }
     }
 

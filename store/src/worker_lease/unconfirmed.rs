@@ -188,7 +188,10 @@ mod tests {
 
     use odometer_core::name::SequenceName;
 
-    use crate::worker_lease::{token::Token, unconfirmed::*};
+    use crate::{
+        trust::Met,
+        worker_lease::{token::Token, unconfirmed::*},
+    };
 
     fn key(worker: u32, version: i64, n_recoveries: u64) -> LeaseKey {
         LeaseKey {
@@ -228,7 +231,7 @@ mod tests {
         given.forget(&id, 7);
         assert_eq!(version(&given, 3, 0), 0);
         given.note(&key(4, 1, 0), &heartbeat);
-        heartbeat.recovered(Some(1), None);
+        heartbeat.recovered(Met::default(), true);
         assert!(given.due(&heartbeat).is_empty(), "a recovery voids it");
     }
 
@@ -268,7 +271,7 @@ mod tests {
     fn a_look_from_before_a_recovery_says_nothing_of_the_time_after_it() {
         let heartbeat = Heartbeat::unconnected("here");
         let n_recoveries = heartbeat.n_recoveries();
-        heartbeat.recovered(Some(1), None);
+        heartbeat.recovered(Met::default(), true);
         heartbeat.note_went_back(n_recoveries, "a lease is gone");
         assert!(!heartbeat.has_gone_back());
         heartbeat.note_went_back(heartbeat.n_recoveries(), "a lease is gone");

@@ -15,11 +15,14 @@ mod adopt;
 mod change;
 mod command;
 mod create;
+mod fence;
 mod lease;
+mod lease_reach;
 mod limit;
 mod members;
 mod recover;
 mod reserve;
+mod restart;
 mod stage;
 mod statements;
 

@@ -10,9 +10,10 @@ use odometer_core::{
 };
 use odometer_process::{metrics::Metrics, secret::Secret};
 use odometer_store::{
-    Act, Altered, BlockFate, ChangeRequest, Condition, Contact, Durability, Fallback, Loss,
-    OpenFor, Recovered, ReservationProgress, ReserveRequest, Reserved, Resolved, StatementBounds,
-    StoreError, StoreLimits, StoreSettings, Stores, StoresSettings, Want,
+    Act, Altered, BlockFate, ChangeRequest, Condition, Contact, Durability, FailoverLimits,
+    Fallback, LastRecovery, Loss, OpenFor, Recovered, ReservationProgress, ReserveRequest,
+    Reserved, Resolved, StartError, StatementBounds, StoreError, StoreLimits, StoreSettings,
+    Stores, StoresSettings, Want,
 };
 use odometer_tests::{Backend, Proxy, Server, TestDatabase, wait};
 use tracing::Span;
@@ -72,6 +73,13 @@ impl Stage {
     /// The store.
     pub(crate) fn store(&self) -> &Arc<Stores> {
         self.store.as_ref().expect("the store is not stopped")
+    }
+
+    /// What the store tells of the last recovery of its database.
+    pub(crate) fn last_recovery(&self) -> Option<LastRecovery> {
+        let mut stores = self.store().health().into_iter();
+        let mut databases = stores.next()?.databases.into_iter();
+        databases.next()?.last_recovery
     }
 
     /// Stops the store in order.
@@ -269,10 +277,27 @@ async fn resolve_or_create(store: &Arc<Stores>) -> Result<Resolved, StoreError> 
 
 /// A recovery of every store of `settings`.
 pub(crate) async fn recover(settings: &StoresSettings, n_steps: u64) -> Recovered {
-    let outcomes = odometer_store::recover(settings, None, Loss::Steps(n_steps), false).await;
+    let recovered = recover_by(settings, Loss::Steps(n_steps)).await;
+    recovered.expect("the database is recovered")
+}
+
+/// The same, whatever was lost.
+pub(crate) async fn recover_by(
+    settings: &StoresSettings,
+    loss: Loss,
+) -> Result<Recovered, StartError> {
+    let outcomes = odometer_store::recover(settings, None, loss, false).await;
     let mut outcomes = outcomes.expect("there is such a store");
     let (_name, outcome) = outcomes.pop().expect("there is one database");
-    outcome.expect("the database is recovered")
+    outcome
+}
+
+/// What an operator says of one sequence.
+pub(crate) fn of_sequence(name: &str, n_steps: u64) -> Loss {
+    Loss::OfSequence {
+        name: name.to_owned(),
+        n_steps,
+    }
 }
 
 /// Connects a store and waits until it has reached its database.
@@ -319,7 +344,11 @@ pub(crate) fn settings(url: &str, statement: Duration) -> StoresSettings {
             journal_queue: 1000,
             journal_retain: Duration::from_secs(86_400),
             durability: Durability::Full,
-            is_lossless: false,
+            failover: FailoverLimits {
+                is_lossless: false,
+                within: Duration::from_secs(900),
+                clock_margin: Duration::from_secs(2),
+            },
             migrate: false,
             definition_refresh: Duration::from_secs(1),
         },

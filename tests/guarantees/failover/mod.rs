@@ -2,11 +2,16 @@
 //! a backup, a dump, or an earlier state of a file.
 
 mod dumps;
+mod fenced;
 mod files;
+mod ids;
+mod known;
+mod mixed;
 mod replicas;
 mod restarts;
 mod stage;
 mod standbys;
+mod starts;
 mod statements;
 
 use std::time::Duration;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{LIMIT, SKIP, WENT_BACK, is_passing, recover};
 use crate::support::{
     Answer, Backend, Client, Finished, Ledger, Options, PgBouncer, Product, Program, Range,
-    ReplicaPair, Server, Standby, TestDatabase, directory, wait,
+    ReplicaPair, SecondStandby, Server, Standby, TestDatabase, directory, wait,
 };
 
 /// The names that are used before and after the failover. The last one has strict order.
@@ -106,7 +106,8 @@ impl Stage {
         let Pair::Standby(pair) = &self.pair else {
             panic!("the pooler is one of PostgreSQL");
         };
-        let pooler = PgBouncer::to(pair.callers.port(), "").await;
+        // By default it answers errors for 15 s if it finds no server once.
+        let pooler = PgBouncer::to(pair.callers.port(), "server_login_retry = 1").await;
         let url = self.database.url_through(&pair.callers, pair.primary());
         self.options = self.options.database(&pooler.url(&url));
         (self, pooler)
@@ -206,6 +207,44 @@ impl Stage {
         Self { pair, ..self }
     }
 
+    /// Lets replicas fence a copy by themselves. A fence counts from so long before the last
+    /// heartbeat as a statement may last.
+    pub(super) fn fencing(mut self) -> Self {
+        let options = self.options.env("ODOMETER_FAILOVER__WITHIN", "15m");
+        self.options = options.env("ODOMETER_STORE__TIMEOUT", "1s");
+        self
+    }
+
+    /// Starts another standby of the primary. PostgreSQL only.
+    pub(super) async fn second(&self) -> SecondStandby {
+        self.standby().second().await
+    }
+
+    /// Keeps from a second standby all that is committed after now.
+    pub(super) async fn hold_second(&self, second: &SecondStandby) {
+        second.catch_up_and_hold(self.standby()).await;
+    }
+
+    fn standby(&self) -> &Standby {
+        match &self.pair {
+            Pair::Standby(pair) => pair,
+            Pair::Replica(_) => panic!("PostgreSQL has standbys"),
+        }
+    }
+
+    /// Loses the copy, too, and fails over to a second standby.
+    pub(super) async fn fail_over_to(&mut self, second: &SecondStandby) {
+        match &mut self.pair {
+            Pair::Standby(pair) => pair.fail_over_to(second).await,
+            Pair::Replica(_) => panic!("PostgreSQL has standbys"),
+        }
+        self.database = TestDatabase::on(&second.server, self.database.name());
+    }
+
+    pub(super) fn lose_primary(&mut self) {
+        self.pair.lose_primary();
+    }
+
     /// Takes numbers until the memory of the replica is used up and the database was asked.
     pub(super) async fn is_refused(&mut self, client: &Client) {
         for name in NAMES {
@@ -277,9 +316,10 @@ async fn given(client: &Client, name: &str, check: impl Fn(&str)) -> Vec<Range> 
     .await
 }
 
-/// Makes replicas poll often, and reserve small blocks.
+/// Makes replicas poll often, and reserve small blocks. An operator says what was lost.
 pub(super) fn polling(options: Options) -> Options {
     options
+        .env("ODOMETER_FAILOVER__WITHIN", "0s")
         .env("ODOMETER_DEFINITION_REFRESH", "2s")
         .env("ODOMETER_DEFAULT__BLOCK__MIN", 10)
         .env("ODOMETER_DEFAULT__BLOCK__MAX", 10)

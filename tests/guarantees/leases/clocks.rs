@@ -65,7 +65,7 @@ async fn time_reserved_by_a_clock_far_ahead_is_found_out(backend: Backend) {
     if backend != Backend::Sqlite {
         let finished = far.run(&["recover", "--skip", "10", "--yes"]);
         assert_eq!(finished.code, Some(0), "{finished}");
-        let recovered = "SELECT COUNT(*) FROM meta WHERE recovered_at IS NOT NULL";
+        let recovered = "SELECT COUNT(*) FROM meta WHERE last_recovery_at IS NOT NULL";
         assert_eq!(database.number(recovered).await, Some(1));
     }
 }
@@ -140,7 +140,7 @@ fn a_recovery_by_a_wrong_clock_is_refused() {
             assert_eq!(finished.code, Some(1), "{finished}");
             assert!(finished.errors.contains("5 minutes"), "{finished}");
         }
-        let recovered = "SELECT COUNT(*) FROM meta WHERE recovered_at IS NOT NULL";
+        let recovered = "SELECT COUNT(*) FROM meta WHERE last_recovery_at IS NOT NULL";
         assert_eq!(database.number(recovered).await, Some(0));
     });
 }

@@ -73,7 +73,7 @@ async fn rests(client: &Client, pool: &str, recovered_at: i64) {
 }
 
 async fn recovered_at(database: &TestDatabase) -> i64 {
-    let read = database.number("SELECT recovered_at FROM meta").await;
+    let read = database.number("SELECT last_recovery_at FROM meta").await;
     read.expect("it was recovered")
 }
 

@@ -34,6 +34,9 @@ const LEAD_MS: i64 = 4_000;
 /// then. A slow machine needs longer.
 const LEADS_MS: [i64; 3] = [10_000, 20_000, 60_000];
 
+/// More numbers than a replica gives in a minute or two.
+const BLOCK_LENGTH: u64 = 2_000_000;
+
 const HOUR_MS: i64 = 3_600_000;
 
 for_each_backend!(replicas_with_wrong_clocks_repeat_no_number_of_a_period);
@@ -148,7 +151,8 @@ async fn try_cut_over(
     );
     let n_expected = i64::try_from(UNSKEWED.skews_ms.len()).expect("a few");
     let mut n_cold = None;
-    let (programs, stage, moment_ms) = before(&database, options, &UNSKEWED, lead_ms).await;
+    let options = lasting(options);
+    let (programs, stage, moment_ms) = before(&database, &options, &UNSKEWED, lead_ms).await;
     let seen = stage
         .play(async {
             wait::until("the cut-over is near", PATIENCE, async || {
@@ -180,6 +184,15 @@ async fn try_cut_over(
         }
     }
     n_cold
+}
+
+/// Makes a block last for the whole test. Memory of a present period that runs dry while the
+/// database is slow would be counted, too.
+fn lasting(options: &Options) -> Options {
+    let options = options
+        .clone()
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", BLOCK_LENGTH);
+    options.env("ODOMETER_DEFAULT__BLOCK__MIN", BLOCK_LENGTH)
 }
 
 async fn cold_calls(stage: &Stage) -> f64 {

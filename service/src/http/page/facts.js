@@ -92,6 +92,17 @@ export function fateOf({ value, fate }) {
   return `${value}: ${said[fate] ?? fate}`;
 }
 
+/** When a database was recovered last, by whom, and how far that raised its counters. */
+export function recoveryOf(recovery) {
+  if (!recovery) {
+    return null;
+  }
+  const { at, lost_since: since, highest_rise: rise, holder } = recovery;
+  const lost = since === null ? '' : ` Commits of the last ${duration((Date.parse(at) - Date.parse(since)) / 1000)} before may be lost.`;
+  const what = since === null ? 'Recovered' : 'Failed over';
+  return `${what}: at ${moment(at)} ${holder ?? 'odometer recover'} raised counters by up to ${count(rise)}.${lost}`;
+}
+
 /** Names with their values. */
 export function list(pairs) {
   return h('dl', { class: 'facts' }, pairs.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));

@@ -3,7 +3,7 @@
 import { Refusal, SOON_MS, Unreachable, call, linkTo, report, withQuery } from './api.js';
 import { arrange, bar, chips, h, put, set } from './dom.js';
 import { ago, count, plural, rate } from './format.js';
-import { chipsOf, outlasts, showReserve, showRunway } from './facts.js';
+import { chipsOf, outlasts, recoveryOf, showReserve, showRunway } from './facts.js';
 
 const PAGE = 100;
 /** Pages that are asked for until one is full: a filter may pass over many names. */
@@ -325,11 +325,13 @@ function replicaCard() {
 /** A line for each database and each server of a store. */
 function placesOf(store) {
   const lines = [
-    ...store.databases.map(({ database, up, went_back: wentBack }) => [database, up && !wentBack, wentBack ? 'went back' : up ? 'answers' : 'does not answer']),
+    ...store.databases.map(({ database, up, went_back: wentBack, recovery }) => [
+      database, up && !wentBack, wentBack ? 'went back' : up ? 'answers' : 'does not answer', recoveryOf(recovery)]),
     ...store.redis.map(({ server, up }) => [server, up, up ? 'answers' : 'does not answer']),
   ];
-  return lines.map(([place, isGood, word]) => h('li', {},
+  return lines.map(([place, isGood, word, note]) => h('li', {},
     h('span', { class: 'dot', 'data-state': isGood ? 'good' : 'bad', 'aria-hidden': 'true' }),
     h('span', { class: 'store' }, store.name), h('code', {}, place),
-    h('span', { class: isGood ? 'muted' : 'wrong' }, word)));
+    h('span', { class: isGood ? 'muted' : 'wrong' }, word),
+    note ? h('span', { class: 'muted' }, note) : null));
 }

@@ -1,0 +1,425 @@
+//! Raises all counters of a database: by as many steps as an operator says, or above the line that
+//! no lost commit can have passed.
+//!
+//! The [speed limit](odometer_core::speed_limit) of a sequence tells where that line is. A range
+//! that is too short for a limit has no line: its counters give nothing until an operator says how
+//! far they must rise.
+//!
+//! Counters rise in groups, each by one statement. Only a counter that was used in the seconds
+//! before the loss rises by an amount of its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    time::Duration,
+};
+
+use entity::{counter, meta, sequence};
+use odometer_core::{
+    definition::{Definition, Kind, Stripe},
+    speed_limit::{Paced, SpeedLimit, fence::Fence},
+};
+use odometer_database::{session::DatabaseTransaction, start_error::StartError};
+use odometer_process::faults::{self, Fault};
+use sea_orm::{
+    ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany,
+    sea_query::{CaseStatement, Expr, ExprTrait},
+};
+
+use super::{recover::Recovered, transaction::TransactionError};
+use crate::{
+    installation_id,
+    rows::{
+        catalog::{self, LIVE, NO_PERIOD},
+        payment::limit_of,
+    },
+};
+
+/// Bounds the sequences of one step.
+const PAGE: u64 = 1000;
+/// Sets by how much the versions of counters and the numbers of windows rise that are above those
+/// of the recovery. So nothing that was remembered from the time before fits any more.
+pub(crate) const VERSIONS: i64 = 1 << 40;
+/// Bounds the exhausted sequences that are named.
+pub(crate) const MAX_NAMED: usize = 1000;
+
+/// A raising of all counters that is under way.
+pub(crate) struct RaisedCounters<'a> {
+    pub(crate) transaction: &'a DatabaseTransaction,
+    /// How far all counters rise.
+    pub(crate) fence: Fence,
+    /// Whether other replicas use the counters meanwhile.
+    pub(crate) is_living: bool,
+    /// The only sequence to raise, if not all are raised.
+    pub(crate) only: Option<&'a str>,
+    /// Whether a recovery that was lost is made again, before a fence. Then its counters only rise:
+    /// what was lost since is not known, so a counter that waits for an operator still does.
+    pub(crate) is_again: bool,
+    pub(crate) stripe: Stripe,
+    /// The least version of each counter afterwards.
+    pub(crate) version: i64,
+    /// The longest time that the existing sequences reserve ahead.
+    pub(crate) longest_hold: Duration,
+    pub(crate) outcome: Recovered,
+}
+
+/// How far a counter rises.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Amount {
+    /// By this length.
+    Length(i64),
+    /// To the line of this limit.
+    Line(SpeedLimit),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// A group of sequences that rise alike, and that end at the same number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rise {
+    amount: Amount,
+    step: i64,
+    /// The highest number that a counter can rise to.
+    highest: i64,
+    /// From this number on a sequence is exhausted, unless its `max` is raised.
+    end: i64,
+    /// Whether these sequences count in periods. Then their counter without period issues nothing.
+    has_periods: bool,
+}
+
+impl Rise {
+    /// A rise of which nobody knows how far it is.
+    const UNKNOWN: Self = Self {
+        amount: Amount::Unknown,
+        step: 1,
+        highest: 0,
+        end: 0,
+        has_periods: false,
+    };
+
+    fn of(definition: &Definition, counted: &Definition, fence: Fence) -> Self {
+        let amount = if fence.is_said {
+            Amount::Length(counted.length_of_steps(fence.n_steps))
+        } else if definition.kind == Kind::Snowflake {
+            Amount::Length(0)
+        } else {
+            limit_of(definition).map_or(Amount::Unknown, Amount::Line)
+        };
+        Self {
+            amount,
+            step: counted.step,
+            highest: counted.highest(),
+            end: counted.end(),
+            has_periods: catalog::has_periods(definition),
+        }
+    }
+
+    /// Returns the condition for the counters of these sequences that issue numbers.
+    fn issuing(self, names: &[String]) -> Condition {
+        let is_in_period = Expr::col(counter::Column::Period).gt(NO_PERIOD);
+        Condition::all()
+            .add(counter::Column::Sequence.is_in(names))
+            .add(counter::Column::State.eq(LIVE))
+            .add_option(self.has_periods.then_some(is_in_period))
+    }
+
+    /// Returns the length of `n_steps` steps.
+    fn length_of(self, n_steps: u64) -> i64 {
+        let n_steps = i64::try_from(n_steps).unwrap_or(i64::MAX);
+        self.step.saturating_mul(n_steps)
+    }
+
+    /// Returns the lowest high-water mark that a rise by `length` brings to the end.
+    fn comes_to_its_end(self, length: i64) -> i64 {
+        if self.highest < self.end {
+            self.end
+        } else {
+            self.end.saturating_sub(length)
+        }
+    }
+
+    /// Returns by how much a counter rises that would rise by `length`.
+    fn cut(self, next_value: i64, length: i64) -> i64 {
+        let left = self.highest.saturating_sub(next_value);
+        Ord::max(Ord::min(length, left), 0)
+    }
+}
+
+impl<'a> RaisedCounters<'a> {
+    /// Begins to raise all counters of a database that nobody else uses.
+    pub(crate) fn by(
+        fence: Fence,
+        transaction: &'a DatabaseTransaction,
+        (meta, version): (&meta::Model, i64),
+    ) -> Self {
+        Self {
+            transaction,
+            fence,
+            is_living: false,
+            only: None,
+            is_again: false,
+            stripe: installation_id::of(meta),
+            version,
+            longest_hold: Duration::ZERO,
+            outcome: Recovered::default(),
+        }
+    }
+
+    /// Raises all counters page by page, in the order of names. Retired sequences are raised like
+    /// others.
+    pub(crate) async fn raise_all(&mut self) -> Result<(), TransactionError<StartError>> {
+        let mut after = String::new();
+        loop {
+            let only = self.only.map(|name| sequence::Column::Name.eq(name));
+            let page = catalog::living_here()
+                .filter(sequence::Column::Name.gt(after.as_str()))
+                .filter(Condition::all().add_option(only))
+                .order_by_asc(sequence::Column::Name)
+                .limit(PAGE)
+                .all(self.transaction)
+                .await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after.clone_from(&last.name);
+            let mut groups: BTreeMap<Rise, Vec<String>> = BTreeMap::new();
+            for row in page {
+                self.outcome.n_sequences += 1;
+                let definition = match Definition::from_stored(&row.definition) {
+                    Ok(definition) => definition,
+                    // One name does not keep all others from being fenced.
+                    Err(_) if self.is_again => continue,
+                    Err(_) if !self.fence.is_said => {
+                        groups.entry(Rise::UNKNOWN).or_default().push(row.name);
+                        continue;
+                    }
+                    Err(error) => return Err(unreadable(&row.name, &error).into()),
+                };
+                if definition.kind == Kind::Snowflake {
+                    let hold = Duration::from_secs(definition.block.hold.seconds());
+                    self.longest_hold = Ord::max(self.longest_hold, hold);
+                    self.outcome.n_time_ordered += 1;
+                }
+                let rise = Rise::of(&definition, &self.stripe.view(&definition), self.fence);
+                groups.entry(rise).or_default().push(row.name);
+            }
+            for (rise, names) in groups {
+                self.raise(rise, &names).await?;
+            }
+            // Pages come in the order of names, but groups do not.
+            self.outcome.at_their_end.sort_unstable();
+            self.outcome.at_their_end.truncate(MAX_NAMED);
+            self.outcome.unknown.truncate(MAX_NAMED);
+        }
+    }
+
+    async fn raise(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
+        let all = counter::Column::Sequence.is_in(names);
+        let mut ends = BTreeSet::new();
+        match rise.amount {
+            Amount::Length(length) => {
+                let issuing = rise.issuing(names);
+                self.note_rises(rise, length, issuing, &mut ends).await?;
+                let update = self.risen(rise, length).filter(all);
+                update.exec(self.transaction).await?;
+            }
+            Amount::Line(limit) => self.raise_to_line(rise, limit, names, &mut ends).await?,
+            Amount::Unknown => {
+                self.stop(Condition::all().add(all)).await?;
+                self.note_unknown(names.iter().cloned());
+            }
+        }
+        // A sequence may have several counters, and belongs to one group.
+        self.outcome.n_at_their_end += u64::try_from(ends.len()).unwrap_or(u64::MAX);
+        self.outcome.at_their_end.extend(ends);
+        Ok(())
+    }
+
+    /// Lets these counters give nothing until an operator says how far they must rise.
+    async fn stop(&self, counters: Condition) -> Result<(), DbErr> {
+        let update = self.outdated().filter(counters);
+        let stopped = update.col_expr(counter::Column::MustRecover, Expr::val(true));
+        stopped.exec(self.transaction).await?;
+        Ok(())
+    }
+
+    /// Notes that these sequences have counters that were stopped.
+    fn note_unknown(&mut self, names: impl ExactSizeIterator<Item = String>) {
+        self.outcome.n_unknown += u64::try_from(names.len()).unwrap_or(u64::MAX);
+        self.outcome.unknown.extend(names);
+    }
+
+    /// Raises counters to their line: all that rest by the same length, and each of the others by
+    /// its own.
+    async fn raise_to_line(
+        &mut self,
+        rise: Rise,
+        limit: SpeedLimit,
+        names: &[String],
+        ends: &mut BTreeSet<String>,
+    ) -> Result<(), DbErr> {
+        let fence = self.fence;
+        if self.is_living {
+            self.hold(names).await?;
+        }
+        let paced_until = counter::Column::PacedUntilUs;
+        let is_busy = || paced_until.gt(fence.since_us);
+        let busy = counter::Entity::find()
+            .filter(counter::Column::Sequence.is_in(names))
+            .filter(is_busy())
+            .all(self.transaction)
+            .await?;
+        let rested = fence.raise(limit, Paced::RESTED);
+        let length = self.length(rise, rested);
+        let issuing = rise.issuing(names).add(is_busy().not());
+        self.note_rises(rise, length, issuing, ends).await?;
+        self.risen(rise, length)
+            .col_expr(paced_until, Expr::val(rested.paced_until_us))
+            .filter(counter::Column::Sequence.is_in(names))
+            .filter(is_busy().not())
+            .exec(self.transaction)
+            .await?;
+        let mut stopped = BTreeSet::new();
+        for row in busy {
+            let counter = Paced {
+                n_reserved: 0,
+                paced_until_us: row.paced_until_us,
+            };
+            let raised = fence.raise(limit, counter);
+            let length = self.length(rise, raised);
+            let this = Condition::all()
+                .add(counter::Column::Sequence.eq(row.sequence.as_str()))
+                .add(counter::Column::Period.eq(row.period.as_str()));
+            // A level is more than any sequel can have given, whatever the copy has paid.
+            if fence.n_levels == 0 && !limit.knows_line(counter, fence.since_us) {
+                self.stop(this).await?;
+                stopped.insert(row.sequence);
+                continue;
+            }
+            let issuing = rise
+                .issuing(std::slice::from_ref(&row.sequence))
+                .add(this.clone());
+            self.note_rises(rise, length, issuing, ends).await?;
+            self.risen(rise, length)
+                .col_expr(paced_until, Expr::val(raised.paced_until_us))
+                .filter(this)
+                .exec(self.transaction)
+                .await?;
+        }
+        self.note_unknown(stopped.into_iter());
+        Ok(())
+    }
+
+    /// Locks the counters of these sequences. Otherwise a counter that rests could be used between
+    /// the read that finds the busy ones and the update of those that rest.
+    async fn hold(&self, names: &[String]) -> Result<(), DbErr> {
+        let find = counter::Entity::find()
+            .select_only()
+            .column(counter::Column::Sequence)
+            .filter(counter::Column::Sequence.is_in(names));
+        let find = self.transaction.holding(find);
+        let _held: Vec<String> = find.into_tuple().all(self.transaction).await?;
+        Ok(())
+    }
+
+    fn length(&self, rise: Rise, raised: Paced) -> i64 {
+        match faults::is(Fault::NoFence) {
+            true => 0,
+            false => rise.length_of(raised.n_reserved),
+        }
+    }
+
+    /// Notes what raising these counters by `length` will come to. The database finds it out,
+    /// because one sequence may have very many counters.
+    async fn note_rises(
+        &mut self,
+        rise: Rise,
+        length: i64,
+        issuing: Condition,
+        ends: &mut BTreeSet<String>,
+    ) -> Result<(), DbErr> {
+        let at_their_end: Vec<String> = counter::Entity::find()
+            .select_only()
+            .distinct()
+            .column(counter::Column::Sequence)
+            .filter(issuing.clone())
+            .filter(counter::Column::NextValue.gte(rise.comes_to_its_end(length)))
+            .into_tuple()
+            .all(self.transaction)
+            .await?;
+        ends.extend(at_their_end);
+        // The rise is cut off at `highest`, and most for the highest counters. So the lowest
+        // counter rises most.
+        let lowest = counter::Entity::find()
+            .filter(issuing)
+            .order_by_asc(counter::Column::NextValue)
+            .order_by_asc(counter::Column::Sequence)
+            .one(self.transaction)
+            .await?;
+        if let Some(row) = lowest {
+            let rises_by = rise.cut(row.next_value, length);
+            if rises_by > self.outcome.highest_rise {
+                self.outcome.highest_rise = rises_by;
+                self.outcome.highest_riser = Some(row.sequence);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a statement that raises counters by `length`, and lets them give numbers.
+    fn risen(&self, rise: Rise, length: i64) -> UpdateMany<counter::Entity> {
+        let next_value = || Expr::col(counter::Column::NextValue);
+        let raised = CaseStatement::new()
+            .case(next_value().gt(rise.highest), next_value())
+            .case(
+                next_value().gt(rise.highest.saturating_sub(length)),
+                rise.highest,
+            )
+            .finally(next_value().add(length));
+        let update = match self.is_again {
+            true => counter::Entity::update_many(),
+            false => self.outdated(),
+        };
+        let update = update.col_expr(counter::Column::NextValue, raised.into());
+        match self.fence.is_said && !self.is_again {
+            true => update.col_expr(counter::Column::MustRecover, Expr::val(false)),
+            false => update,
+        }
+    }
+
+    /// Returns a statement after which nothing fits that was remembered of counters.
+    fn outdated(&self) -> UpdateMany<counter::Entity> {
+        // Strict order trusts a remembered revision, so the revision rises as far as the version.
+        let least = self.version;
+        let risen = |column: counter::Column| {
+            CaseStatement::new()
+                .case(Expr::col(column).lt(least), least)
+                .finally(Expr::col(column).add(VERSIONS))
+        };
+        // A version above its revision says that numbers were reserved of the counter. It stays
+        // above.
+        let version = || Expr::col(counter::Column::Version);
+        let is_used = version().gt(Expr::col(counter::Column::Revision));
+        let risen_version = CaseStatement::new()
+            .case(version().lt(least).and(is_used), least.saturating_add(1))
+            .case(version().lt(least), least)
+            .finally(version().add(VERSIONS));
+        counter::Entity::update_many()
+            // Comes before the revision, because MySQL reads the columns that are set already.
+            .col_expr(counter::Column::Version, risen_version.into())
+            .col_expr(
+                counter::Column::Revision,
+                risen(counter::Column::Revision).into(),
+            )
+            // The number rises as far as that of counters that are created from now on.
+            .col_expr(
+                counter::Column::Window,
+                risen(counter::Column::Window).into(),
+            )
+            .col_expr(counter::Column::WindowOpen, Expr::val(false))
+    }
+}
+
+fn unreadable(name: &str, error: &impl Display) -> StartError {
+    StartError::Other(format!("nothing was changed: sequence `{name}`: {error}"))
+}
