@@ -155,7 +155,6 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
             yes,
         } => {
             let store = store.as_deref();
-            let skip = skip.filter(|skip| *skip > 0);
             let loss = loss_of(sequence, skip, nothing_was_lost);
             let recovering = async {
                 let loss = loss?;

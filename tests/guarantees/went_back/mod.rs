@@ -257,10 +257,14 @@ async fn a_dry_recovery_changes_nothing(backend: Backend) {
     client.define("short", &json!({"max": 10_000})).await;
     assert_eq!(client.next("short").await, short + 3_000);
     program.stop().await;
-    let refused = options.run(&["recover", "--yes"]);
-    assert_eq!(refused.code, Some(78), "{refused}");
-    let said = "its stamp fits, as if it had lost nothing";
-    assert!(refused.errors.contains(said), "{refused}");
+    for (loss, said) in [
+        (&["--yes"][..], "its stamp fits, as if it had lost nothing"),
+        (&["--yes", "--skip", "0"][..], "--skip: give N"),
+    ] {
+        let refused = options.run(&[&["recover"], loss].concat());
+        assert_eq!(refused.code, Some(78), "{refused}");
+        assert!(refused.errors.contains(said), "{refused}");
+    }
 }
 
 fn options(database: &TestDatabase) -> Options {
