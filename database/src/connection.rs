@@ -380,14 +380,27 @@ impl Connection {
         });
     }
 
-    /// Closes the pool and ends the runtime. Waits at most `timeout_left` for statements in flight.
+    /// Ends the runtime, and waits for nothing.
+    pub fn abandon(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        drop(self.runtime.lock().take());
+    }
+
+    /// Closes the pool and ends the runtime. Waits at most `timeout_left` for statements in flight,
+    /// and for the tasks of the runtime, but then not longer than `LAST_TIMEOUT`. Such a task may keep
+    /// what others wait for, such as the lock of a file.
     pub async fn close(&self, timeout_left: Duration) {
+        let until = Instant::now() + timeout_left;
         self.is_closed.store(true, Ordering::Release);
         let database = self.pool.lock().database.clone();
         let closing = self.tasks.spawn(async move { database.close().await });
         if timeout(timeout_left, closing).await.is_err() {
             tracing::warn!(target: TARGET, "statements were still in flight when the pool was closed");
         }
-        drop(self.runtime.lock().take());
+        let runtime = self.runtime.lock().take();
+        if let Some(runtime) = runtime {
+            let left = until.saturating_duration_since(Instant::now());
+            runtime.end(left.min(LAST_TIMEOUT)).await;
+        }
     }
 }

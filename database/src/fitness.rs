@@ -12,6 +12,9 @@ pub enum DatabaseFitness {
     Good {
         /// If a crash of the database can forget commits, says so in a sentence.
         weakness: Option<String>,
+        /// If a copy of the database may lack commits from before its last one, says so in a
+        /// sentence.
+        disorder: Option<&'static str>,
         /// Whether the server gives the marks by which a copy of the database is told apart.
         has_marks: bool,
     },

@@ -197,8 +197,13 @@ impl<T: Tables> Monitor<T> {
                 verdict = fitness_of(&failure);
             }
             let reason = match verdict {
-                DatabaseFitness::Good { weakness, .. } => {
+                DatabaseFitness::Good {
+                    weakness, disorder, ..
+                } => {
                     self.weakness.tell(weakness);
+                    if let Some(disorder) = disorder {
+                        tracing::warn!(target: TARGET, store = &*self.connection.label().store, "{disorder}");
+                    }
                     tracing::info!(target: TARGET, store = &*self.connection.label().store, "the database answers");
                     return Ok(());
                 }

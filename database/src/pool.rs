@@ -13,6 +13,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr};
 use tokio::{
     runtime::{Handle, Runtime},
     sync::Semaphore,
+    task::spawn_blocking,
     time::timeout,
 };
 
@@ -42,7 +43,8 @@ pub struct ConnectionPool {
     pub connects_until: Instant,
 }
 
-/// A runtime of one pool, or of one database. It ends when it is dropped, and is not waited for.
+/// A runtime of one pool, or of one database. It also ends when it is dropped, and then is not
+/// waited for.
 ///
 /// All that belongs to a pool runs in the pool's runtime, even what the driver does on its own when
 /// it takes a connection back. When the runtime ends, every connection ends, also a silent one.
@@ -79,6 +81,15 @@ impl OwnRuntime {
 
     pub fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    /// Ends the runtime, and waits at most `time_limit` until no task of it is left.
+    pub(crate) async fn end(mut self, time_limit: Duration) {
+        if let Some(runtime) = self.runtime.take() {
+            let ending = spawn_blocking(move || runtime.shutdown_timeout(time_limit));
+            // The wait fails only if the caller's own runtime ends.
+            let _ended = ending.await;
+        }
     }
 }
 

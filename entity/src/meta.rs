@@ -14,6 +14,8 @@ pub struct Model {
     pub stripe_k: i32,
     /// How many databases share the sequences of this one.
     pub stripe_n: i32,
+    /// Which Redis servers count in front of the database. `None` if none does.
+    pub redis: Option<String>,
     /// The version of the schema that the migrations made.
     pub schema_version: i32,
     /// The oldest program, by its schema version, that can work with this schema.
@@ -33,8 +35,13 @@ pub struct Model {
     pub leases_from: Option<i64>,
     /// The same for the pools of other programs, if it is later there.
     pub named_leases_from: Option<i64>,
+    /// The branch of the last recovery that an operator has ended for counters that are created: no
+    /// counter was lost that had not been created before. `None` if every recovery counts for them.
+    pub births_after: Option<i64>,
     /// Since when only programs use the database that know fences (Unix ms). `None` while others may.
     pub armed_at: Option<i64>,
+    /// Whether an operator wants the database not to be armed, so that an older program can use it.
+    pub disarmed: bool,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

@@ -17,6 +17,9 @@ pub struct Model {
     /// The start of the server (as in `lineage`) that this process lived through, and after which
     /// it found its heartbeat as it had left it. `None` if there was none.
     pub vouches: Option<String>,
+    /// Whether the process knows how databases are fenced that count together, or in front of which
+    /// Redis counts: it pays for what a database skips to catch up, and trusts no start of a server.
+    pub knows_sharing: bool,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

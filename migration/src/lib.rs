@@ -33,6 +33,7 @@ mod m0010_leases;
 mod m0011_lineage;
 mod m0012_speed_limit;
 mod m0013_fence;
+mod m0014_disarming;
 #[cfg(feature = "next")]
 mod next;
 mod step;
@@ -43,9 +44,9 @@ use sea_orm_migration::{
 };
 
 /// Says which version of the schema these migrations make and this version of Odometer works with.
-pub const SCHEMA_VERSION: i32 = 7;
+pub const SCHEMA_VERSION: i32 = 8;
 /// Says which version of the schema is the oldest that this version of Odometer can work with.
-pub const OLDEST_SCHEMA: i32 = FENCE;
+pub const OLDEST_SCHEMA: i32 = DISARMING;
 /// Names the first schema with the indexes by which the journal is checked and pruned.
 pub(crate) const JOURNAL_INDEX: i32 = 2;
 /// Names the first schema that records which Redis servers count.
@@ -58,6 +59,11 @@ pub(crate) const LINEAGE: i32 = 5;
 pub(crate) const SPEED_LIMIT: i32 = 6;
 /// Names the first schema that keeps fences. A database that is armed keeps older programs out.
 pub const FENCE: i32 = 7;
+/// Names the first schema in which an operator can say that a database is not armed. Its programs
+/// know how databases are fenced that count together, or in front of which Redis counts.
+pub const DISARMING: i32 = 8;
+/// Says which schema the oldest programs know that can work with a database that is not armed.
+pub const OLDEST_BESIDE: i32 = WORKER_LEASES;
 
 struct Migrator;
 
@@ -78,6 +84,7 @@ impl MigratorTrait for Migrator {
             m0011_lineage,
             m0012_speed_limit,
             m0013_fence,
+            m0014_disarming,
         ]
     }
 

@@ -13,7 +13,6 @@ use crate::{
 
 /// Bounds what a server says of itself, in ASCII characters.
 const SERVER_LENGTH: u32 = 128;
-/// Bounds what a server says of its start, in ASCII characters.
 /// Bounds the start of a server, in ASCII characters.
 pub(crate) const STARTED_LENGTH: u32 = 64;
 
@@ -59,8 +58,8 @@ pub(crate) async fn up(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
     // leases of worker ids.
     let keep_out = Query::update()
         .table("meta")
-        .value("compatible_from", crate::WORKER_LEASES)
-        .and_where(Expr::col("compatible_from").lt(crate::WORKER_LEASES))
+        .value("compatible_from", crate::OLDEST_BESIDE)
+        .and_where(Expr::col("compatible_from").lt(crate::OLDEST_BESIDE))
         .to_owned();
     manager.execute(keep_out).await?;
     reach_schema(manager, crate::LINEAGE).await

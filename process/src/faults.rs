@@ -58,6 +58,16 @@ words! {
         CreationOverwrites = "creation-overwrites",
         /// A fence raises no counter.
         NoFence = "no-fence",
+        /// A fence takes the clocks of all servers as equal.
+        NoClockMargin = "no-clock-margin",
+        /// A fence leaves the speed limits as far unused as they are in the copy.
+        FullBucket = "full-bucket",
+        /// Heartbeats are written in a copy that nobody has fenced yet.
+        UnguardedBeats = "unguarded-beats",
+        /// To a fence, each statement is committed at the time that it read.
+        InstantStatements = "instant-statements",
+        /// A recovery leaves the numbers of windows as they are.
+        FenceKeepsWindows = "fence-keeps-windows",
         /// No replica that lived through a start of the server vouches for it.
         NoVouching = "no-vouching",
         /// One replica that lived through a start of the server is enough to vouch for it.
@@ -160,6 +170,8 @@ words! {
         NoOffset = "no-offset",
         /// A database that was away goes on from where it was.
         NoCatchUp = "no-catch-up",
+        /// What a database skips to catch up with others is not paid for.
+        FreeCatchUp = "free-catch-up",
         /// A creation does not lock the row of `meta` that it depends on.
         CreationUnheld = "creation-unheld",
         /// A creation keeps changes waiting at the row of `meta`, although it need not.

@@ -72,8 +72,8 @@ pub enum SequenceError {
     #[error("The time bits of sequence `{name}` have ended: it has no ids any more.")]
     TimeEnded { name: SequenceName },
     #[error(
-        "This replica's clock is {wait_ms} ms behind the times that are used up, and no other \
-         worker id can be had; ids are issued again when the clock is there."
+        "Ids of this sequence are issued again in {wait_ms} ms: until then no worker id has time \
+         that is free. The clock was set back, or the database failed over or was recovered."
     )]
     ClockBehind { wait_ms: u64 },
     #[error(

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use actix_web::rt::System;
-use clap::{Parser, Subcommand};
-use odometer_store::{FenceRequest, Loss};
+use clap::{Args, Parser, Subcommand};
+use jiff::Timestamp;
+use odometer_store::{Arming, FenceRequest, Loss};
 use rustix::fs::Mode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
@@ -38,7 +39,15 @@ enum Command {
     Serve,
     /// Create the schema of each database or bring it up to date; may be run again, and by several
     /// at once.
-    Migrate,
+    Migrate {
+        /// Then let a program of an earlier version use the databases again. Failovers are left to
+        /// you from then on.
+        #[arg(long)]
+        disarm: bool,
+        /// Take --disarm back.
+        #[arg(long, conflicts_with = "disarm")]
+        arm: bool,
+    },
     /// Look at configuration and databases, and change nothing.
     Check {
         /// Say what a sequence of this name would be created from, and look at no database.
@@ -59,26 +68,37 @@ enum Command {
     },
     /// After a restore or a failover to an older state: let every sequence go on above what may
     /// have been issued since.
-    Recover {
-        /// Only this sequence, which waits for --skip or --nothing-was-lost after a failover.
-        #[arg(value_name = "NAME")]
-        sequence: Option<String>,
-        /// More numbers than any sequence can have reserved since the state that was restored.
-        #[arg(long, value_name = "N")]
-        skip: Option<u64>,
-        /// The database has all that it had, on another server than before: skip nothing.
-        #[arg(long, conflicts_with = "skip")]
-        nothing_was_lost: bool,
-        /// Only the sequences of this store; those of all where none is given.
-        #[arg(long, value_name = "NAME")]
-        store: Option<String>,
-        /// Say what would be done, and change nothing.
-        #[arg(long)]
-        dry_run: bool,
-        /// Do not ask; needed where standard input is no terminal.
-        #[arg(long)]
-        yes: bool,
-    },
+    Recover(RecoverOptions),
+}
+
+#[derive(Debug, Args)]
+struct RecoverOptions {
+    /// Only this sequence, which waits for --skip or --nothing-was-lost after a failover.
+    #[arg(value_name = "NAME")]
+    sequence: Option<String>,
+    /// More numbers than any sequence can have reserved since the state that was restored.
+    #[arg(long, value_name = "N")]
+    skip: Option<u64>,
+    /// Compute what may be lost since this time (RFC 3339); it is not later than the time that the
+    /// database itself shows.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["sequence", "skip", "nothing_was_lost"])]
+    since: Option<Timestamp>,
+    /// The database has all that it had, on another server than before: skip nothing.
+    #[arg(long, conflicts_with = "skip")]
+    nothing_was_lost: bool,
+    /// No sequence and no period was first used in what was lost: those that are created from now
+    /// on begin at their start again.
+    #[arg(long, conflicts_with_all = ["sequence", "skip", "since", "nothing_was_lost"])]
+    births_from_start: bool,
+    /// Only the sequences of this store; those of all where none is given.
+    #[arg(long, value_name = "NAME")]
+    store: Option<String>,
+    /// Say what would be done, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask; needed where standard input is no terminal.
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Runs the program: reads the command line and the environment of this process, runs the command,
@@ -135,7 +155,14 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
     let mut tell = |line| print(vec![line]);
     let outcome = match command {
         Command::Serve => serve(&config).await,
-        Command::Migrate => until_signal(commands::migrate(&config)).await,
+        Command::Migrate { disarm, arm } => {
+            let arming = match (disarm, arm) {
+                (true, _) => Some(Arming::Off),
+                (false, true) => Some(Arming::Allowed),
+                (false, false) => None,
+            };
+            until_signal(commands::migrate(&config, arming)).await
+        }
         Command::Check { name: None } => until_signal(commands::check(&config, &mut tell)).await,
         Command::Check { name: Some(name) } => check_name::check_name(&config, &name).map(print),
         Command::Apply {
@@ -146,22 +173,14 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
             let how = ApplyOptions { dry_run, quiet };
             until_signal(apply::apply(&config, &file, how, &mut tell)).await
         }
-        Command::Recover {
-            sequence,
-            skip,
-            nothing_was_lost,
-            store,
-            dry_run,
-            yes,
-        } => {
-            let store = store.as_deref();
-            let loss = loss_of(sequence, skip, nothing_was_lost);
+        Command::Recover(options) => {
+            let store = options.store.as_deref();
             let recovering = async {
-                let loss = loss?;
-                if !dry_run && !yes {
+                let loss = options.loss()?;
+                if !options.dry_run && !options.yes {
                     ask_to_recover(&config, store, &loss, &mut tell).await?;
                 }
-                commands::recover(&config, store, &loss, dry_run, &mut tell).await
+                commands::recover(&config, store, &loss, options.dry_run, &mut tell).await
             };
             until_signal(recovering).await
         }
@@ -172,26 +191,31 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
     outcome
 }
 
-/// Returns what an operator says was lost.
-fn loss_of(
-    sequence: Option<String>,
-    skip: Option<u64>,
-    nothing_was_lost: bool,
-) -> Result<Loss, CommandFailure> {
-    match (sequence, skip) {
-        (_, Some(0)) => Err(CommandFailure::configuration(
-            "--skip: give N, above 0, or --nothing-was-lost",
-        )),
-        (Some(name), None) if !nothing_was_lost => Err(CommandFailure::configuration(format!(
-            "NAME: what `{name}` has lost cannot be computed; give --skip N or --nothing-was-lost"
-        ))),
-        (Some(name), skip) => Ok(Loss::OfSequence {
-            name,
-            n_steps: skip.unwrap_or(0),
-        }),
-        (None, _) if nothing_was_lost => Ok(Loss::Steps(0)),
-        (None, Some(skip)) => Ok(Loss::Steps(skip)),
-        (None, None) => Ok(Loss::Computed(FenceRequest::default())),
+impl RecoverOptions {
+    /// Returns what an operator says was lost.
+    fn loss(&self) -> Result<Loss, CommandFailure> {
+        match (self.sequence.clone(), self.skip) {
+            (_, Some(0)) => Err(CommandFailure::configuration(
+                "--skip: give N, above 0, or --nothing-was-lost",
+            )),
+            _ if self.births_from_start => Ok(Loss::NoCounter),
+            (Some(name), None) if !self.nothing_was_lost => {
+                Err(CommandFailure::configuration(format!(
+                    "NAME: what `{name}` has lost cannot be computed; give --skip N or \
+                     --nothing-was-lost"
+                )))
+            }
+            (Some(name), skip) => Ok(Loss::OfSequence {
+                name,
+                n_steps: skip.unwrap_or(0),
+            }),
+            (None, _) if self.nothing_was_lost => Ok(Loss::Steps(0)),
+            (None, Some(skip)) => Ok(Loss::Steps(skip)),
+            (None, None) => Ok(Loss::Computed(match self.since {
+                Some(since) => FenceRequest::since(since.as_microsecond()),
+                None => FenceRequest::default(),
+            })),
+        }
     }
 }
 

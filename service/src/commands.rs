@@ -1,7 +1,7 @@
 //! The commands that work on the stores and then end: `migrate`, `check` and `recover`.
 
 use odometer_core::duration::exact;
-use odometer_store::{LastRecovery, Loss, Recovered, StartError};
+use odometer_store::{Arming, LastRecovery, Loss, Recovered, StartError};
 
 use crate::application::stores_settings;
 use crate::command_failure::CommandFailure;
@@ -10,13 +10,14 @@ use crate::config::Config;
 /// Names the log target of the events in this file.
 const TARGET: &str = "odometer::application";
 
-/// Brings the schemas of the configured databases up to date.
+/// Brings the schemas of the configured databases up to date. Then lets replicas arm the databases,
+/// or lets them not, if `arming` says so.
 ///
 /// # Errors
 /// A database cannot be reached or changed.
-pub async fn migrate(config: &Config) -> Result<(), CommandFailure> {
+pub async fn migrate(config: &Config, arming: Option<Arming>) -> Result<(), CommandFailure> {
     let mut tell = |line: String| tracing::info!(target: TARGET, "{line}");
-    odometer_store::migrate(&stores_settings(config), &mut tell).await?;
+    odometer_store::migrate(&stores_settings(config), arming, &mut tell).await?;
     Ok(())
 }
 
@@ -91,26 +92,27 @@ pub async fn recover(
         }
     }
     if failed.len() < n_databases {
-        closing_lines(config, is_dry_run).into_iter().for_each(tell);
+        closing_lines(config, loss, is_dry_run)
+            .into_iter()
+            .for_each(tell);
     }
     not_all_recovered(failed, n_databases)
 }
 
-fn closing_lines(config: &Config, is_dry_run: bool) -> [String; 2] {
+fn closing_lines(config: &Config, loss: &Loss, is_dry_run: bool) -> Vec<String> {
     let older = "a replica of an earlier version goes on to issue what it reserved before";
-    if is_dry_run {
-        [
-            format!("{older}: stop it before the recovery"),
-            "dry run: nothing was changed".to_owned(),
-        ]
-    } else {
-        [
+    let unchanged = "dry run: nothing was changed".to_owned();
+    match (loss, is_dry_run) {
+        (Loss::NoCounter, true) => vec![unchanged],
+        (Loss::NoCounter, false) => Vec::new(),
+        (_, true) => vec![format!("{older}: stop it before the recovery"), unchanged],
+        (_, false) => vec![
             format!(
                 "replicas that run go on by themselves within {} (definition_refresh)",
                 exact(config.definition_refresh)
             ),
             format!("{older}: if one is running, stop it and recover again"),
-        ]
+        ],
     }
 }
 
@@ -139,6 +141,12 @@ fn recovered_lines(recovered: &Recovered, loss: &Loss) -> Vec<String> {
             } else {
                 format!("{name} goes on {n_steps} steps further")
             }];
+        }
+        (Loss::NoCounter, _) => {
+            return vec![
+                "sequences and periods that are created from now on begin at their start"
+                    .to_owned(),
+            ];
         }
         (Loss::Computed(_), Some(fence)) => vec![
             format!("the database was last good {} s ago", age_s(fence)),

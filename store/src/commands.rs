@@ -10,17 +10,27 @@ use odometer_database::{
     start_error::StartError,
     target::Target,
 };
+use sea_orm::DbErr;
 
 use crate::{
-    change::recover::{self, Loss, Recovered},
-    fitness,
+    change::{
+        disarming::{self, Arming},
+        recover::{self, Loss, Recovered},
+    },
+    fitness, meta_row,
     redis::agreement::{Agreement, check_servers},
     schema,
     settings::{DatabaseSettings, StoresSettings},
     striped::assign_installation,
 };
 
-/// Brings the schemas of all databases up to this program. `tell` gets a line for each database.
+/// Says what it means that replicas do not arm a database, and that they do.
+const DISARMED: &str = "disarmed: an earlier program can use it, and failovers are left to you until \
+                        `odometer migrate --arm`";
+const ARMED: &str = "replicas may arm it, as soon as no earlier program has used it for a minute";
+
+/// Brings the schemas of all databases up to this program. Then lets replicas arm the databases, or
+/// lets them not, if `arming` says so. `tell` gets a line for each database.
 ///
 /// A database that cannot be reached does not keep the others from being migrated.
 ///
@@ -28,30 +38,42 @@ use crate::{
 /// Why some databases could not be migrated.
 pub fn migrate<'a>(
     settings: &'a StoresSettings,
+    arming: Option<Arming>,
     tell: &'a mut (dyn FnMut(String) + Send),
 ) -> BoxFuture<'a, Result<(), StartError>> {
     Box::pin(async move {
         let mut failed = Vec::new();
         for store in 0..settings.stores.len() {
-            migrate_store(&settings.databases(store), &mut failed, tell).await;
+            migrate_store((&settings.databases(store), arming), &mut failed, tell).await;
         }
         StartError::all(failed)
     })
 }
 
 async fn migrate_store(
-    databases: &[DatabaseSettings],
+    (databases, arming): (&[DatabaseSettings], Option<Arming>),
     failed: &mut Vec<StartError>,
     tell: &mut (dyn FnMut(String) + Send),
 ) {
     let n_failed = failed.len();
     for database in databases {
-        match migrate_one(database).await {
-            Ok(migrated) => {
-                let sentence = schema::migrated_sentence(migrated);
-                tell(format!("{}: {sentence}", database.identity));
+        let mut tell = |sentence: &str| tell(format!("{}: {sentence}", database.identity));
+        let done = async {
+            let (migrated, is_disarmed) = migrate_one(database).await?;
+            tell(&schema::migrated_sentence(migrated));
+            let before = is_disarmed.then_some(Arming::Off);
+            if let Some(arming) = arming {
+                disarming::set(database, arming).await?;
             }
-            Err(error) => failed.push(error.of(&database.identity.label)),
+            match arming.or(before) {
+                Some(Arming::Off) => tell(DISARMED),
+                Some(Arming::Allowed) => tell(ARMED),
+                None => {}
+            }
+            Ok::<(), StartError>(())
+        };
+        if let Err(error) = Box::pin(done).await {
+            failed.push(error.of(&database.identity.label));
         }
     }
     // Which numbers each database has is only known when all databases are there.
@@ -73,24 +95,30 @@ async fn migrate_store(
     }
 }
 
-pub(crate) async fn migrate_one(database: &DatabaseSettings) -> Result<Migrated, StartError> {
+/// Brings one database up to this program. Returns also whether it is disarmed.
+pub(crate) async fn migrate_one(
+    database: &DatabaseSettings,
+) -> Result<(Migrated, bool), StartError> {
     let target = Target::parse(&database.url)?;
     let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
     // The future that makes a connection is too large for the stack.
     let migrated = Box::pin(schema::migrate(&target, database.bounds.statement.acquire)).await?;
-    Box::pin(record_redis(database, &target)).await?;
-    Ok(migrated)
+    let is_disarmed = Box::pin(record_redis(database, &target)).await?;
+    Ok((migrated, is_disarmed))
 }
 
-/// Records in a database which Redis servers count for it.
-async fn record_redis(database: &DatabaseSettings, target: &Target) -> Result<(), StartError> {
+/// Records in a database which Redis servers count for it. Returns whether the database is
+/// disarmed.
+async fn record_redis(database: &DatabaseSettings, target: &Target) -> Result<bool, StartError> {
     let agreement = Agreement::of(&database.redis)?;
     let bounds = &database.bounds;
     let (acquire, longest) = (bounds.statement.acquire, Some(bounds.statement.timeout));
     let record = async |connection: &DatabaseConnection| {
-        agreement
-            .record(connection, bounds.definition_refresh)
-            .await
+        let refresh = bounds.definition_refresh;
+        agreement.record(connection, refresh).await?;
+        let meta = meta_row::read(meta_row::plain(), connection).await?;
+        // A replica of schema 7 may have armed it all the same.
+        Ok::<bool, DbErr>(meta.disarmed && meta.armed_at.is_none())
     };
     let recorded = DatabaseConnection::once(target, acquire, longest, Target::single, record);
     recorded.await?.map_err(|error| {
@@ -157,7 +185,9 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
     let looked = DatabaseConnection::once(&target, acquire, longest, Target::looking, look).await;
     let verdict = looked.unwrap_or_else(Ok)?;
     match fitness::at_start(verdict, bounds) {
-        DatabaseFitness::Good { weakness, .. } => {
+        DatabaseFitness::Good {
+            weakness, disorder, ..
+        } => {
             let settings = weakness
                 .as_ref()
                 .map_or(" and settings that last", |_weak| "");
@@ -166,7 +196,8 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
             )];
             let left = database.left_to_operators.iter();
             lines.extend(left.map(|left| format!("{named}: {left}")));
-            let warnings = target.warnings.into_iter().chain(weakness);
+            let disorder = disorder.map(str::to_owned);
+            let warnings = target.warnings.into_iter().chain(weakness).chain(disorder);
             lines
                 .extend(warnings.map(|text| format!("warning: {}", identity.label.name_in(&text))));
             lines.extend(Box::pin(check_servers(database)).await?);

@@ -12,7 +12,7 @@ use std::{
 use odometer_core::{
     definition::{Definition, Stripe},
     name::SequenceName,
-    period::CounterKey,
+    period::{CounterKey, Period},
 };
 use odometer_database::{
     failure::{Cause, StatementFailure},
@@ -277,8 +277,8 @@ pub(crate) async fn insert(
         NewRow::Copy { of, .. } => {
             let floor = of.counter().map_or(definition.start, |it| it.floor);
             counter.floor = counter.floor.max(floor);
-            let from_floor = counted.first_from(counter.floor);
-            counter.next_value = counter.next_value.max(from_floor.unwrap_or(i64::MIN));
+            let from_floor = baseline.first_in_from(&counted, &Period::none(), counter.floor);
+            counter.next_value = counter.next_value.max(from_floor);
             let removed_through = Some(of.periods_removed_through.as_str());
             stored = Some(of.definition.clone());
             (of.state.as_str(), of.definition_version, removed_through)

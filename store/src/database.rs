@@ -241,6 +241,7 @@ impl Database {
             let making = self.connection.run(until, schema::create);
             making.await.map(|()| DatabaseFitness::Good {
                 weakness: None,
+                disorder: None,
                 has_marks: true,
             })
         } else {
@@ -278,8 +279,8 @@ impl Database {
         }
         let check = StampCheck::new(
             (&self.connection, &self.heartbeat),
-            &self.settings,
-            self.unfenced.is_none(),
+            (&self.settings, self.unfenced.is_none()),
+            &self.counted,
         );
         let looked = check.look().await;
         let (_, verdict) = looked.map_err(|failure| StartError::from(fitness_of(&failure)))?;

@@ -208,6 +208,28 @@ impl Recoveries {
         }
     }
 
+    /// Returns the recoveries up to the branch `births_after`, which an operator has ended for new
+    /// counters.
+    pub(crate) fn ended(&self, births_after: Option<i64>) -> Self {
+        let mut stored = self.stored.iter();
+        // Without that row the word is of another database, and each recovery counts.
+        let last = stored.rposition(|it| Some(it.branch()) == births_after);
+        let n_ended = last.map_or(0, |at| at + 1);
+        Self {
+            stored: self.stored.iter().take(n_ended).cloned().collect(),
+            ..*self
+        }
+    }
+
+    pub(crate) fn stored(&self) -> &[StoredFence] {
+        &self.stored
+    }
+
+    /// Returns the branch that the last recovery began.
+    pub(crate) fn last_branch(&self) -> Option<i64> {
+        self.stored.last().map(StoredFence::branch)
+    }
+
     pub(crate) fn fences(&self) -> Vec<Fence> {
         self.stored.iter().map(|stored| stored.fence).collect()
     }
@@ -263,6 +285,12 @@ impl Recoveries {
         self.stored.iter().map(|stored| stored.fenced_at).max()
     }
 
+    /// Returns the latest time of a recovery of which nobody said what was lost (Unix ms).
+    pub(crate) fn last_computed_at(&self) -> Option<i64> {
+        let computed = self.stored.iter().filter(|stored| !stored.fence.is_said);
+        computed.map(|stored| stored.fenced_at).max()
+    }
+
     /// Returns up to when they skip all numbers (Unix µs).
     pub(crate) fn last_until_us(&self) -> Option<i64> {
         let until_us = self.stored.iter().map(|stored| stored.fence.until_us);
@@ -279,12 +307,12 @@ impl Recoveries {
     /// Returns whether no operator has said what was lost at the last recovery. For a sequence, ask
     /// the recoveries [concerning](Self::concerning) it.
     pub(crate) fn is_unsettled(&self) -> bool {
-        self.stored.last().is_some_and(|last| !last.fence.is_said)
+        is_unsettled(&self.fences())
     }
 
     /// Returns whether they were read when the database was on `branch`: each recovery begins one.
     pub(crate) fn lead_to(&self, branch: Option<i64>) -> bool {
-        let last = self.stored.last().map(StoredFence::branch);
+        let last = self.last_branch();
         last.is_none() || last == branch
     }
 
@@ -350,7 +378,7 @@ impl Recoveries {
     /// sequence itself may have been given in commits that were lost, and go, as after a word about
     /// all sequences. So N need not count them, and a wrong N repeats none of them.
     pub(crate) fn keep_numbers_of(&self, branch: Option<i64>) -> KeptNumbers {
-        let mut at = self.stored.last().map(StoredFence::branch);
+        let mut at = self.last_branch();
         let mut of_others = Vec::new();
         for stored in self.stored.iter().rev() {
             let fence = &stored.fence;
@@ -372,12 +400,21 @@ impl Recoveries {
     }
 }
 
+/// Returns whether no operator has said what was lost at the last of these recoveries.
+pub(crate) fn is_unsettled(fences: &[Fence]) -> bool {
+    fences.last().is_some_and(|last| !last.is_said)
+}
+
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
-mod tests {
+#[allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "tests may fail loudly"
+)]
+pub(crate) mod tests {
     use super::*;
 
-    fn computed(branch: u32, previous_branch: i64) -> StoredFence {
+    pub(crate) fn computed(branch: u32, previous_branch: i64) -> StoredFence {
         let fence = Fence {
             id: branch.into(),
             since_us: 0,
@@ -408,7 +445,7 @@ mod tests {
         stored
     }
 
-    fn recoveries<const N: usize>(stored: [StoredFence; N]) -> Recoveries {
+    pub(crate) fn recoveries<const N: usize>(stored: [StoredFence; N]) -> Recoveries {
         Recoveries {
             stored: stored.to_vec(),
             ..Recoveries::default()
@@ -461,6 +498,7 @@ mod tests {
         assert_eq!(one.concerning(Some("orders")).n_steps(), 0);
         assert_eq!(one.last().map(|last| last.at_ms), Some(10));
         assert_eq!(one.last_at_of(&name("few")), Some(20));
+        assert_eq!(one.last_computed_at(), Some(10));
         assert_eq!(one.last_at_of(&name("orders")), None);
     }
 
@@ -528,6 +566,25 @@ mod tests {
         assert!(!recoveries([]).is_unsettled());
         assert!(recoveries([said(10, 5), computed(20, 10)]).is_unsettled());
         assert!(!recoveries([computed(10, 5), said(20, 10)]).is_unsettled());
+    }
+
+    #[test]
+    fn a_word_about_new_counters_ends_the_recoveries_before_it() {
+        let all = recoveries([computed(10, 5), of_one(20, 10), computed(30, 20)]);
+        let births = |name, after| {
+            let births = all.for_births(name, after);
+            births.iter().map(|fence| fence.id).collect::<Vec<u128>>()
+        };
+        assert_eq!(births("orders", None), [10, 30]);
+        assert_eq!(births("few", None), [10, 20, 30]);
+        assert_eq!(births("orders", Some(20)), [30]);
+        assert_eq!(births("few", Some(20)), [30]);
+        assert_eq!(births("few", Some(30)), [0_u128; 0]);
+        // The row is gone.
+        assert_eq!(births("orders", Some(40)), [10, 30]);
+        // What an operator says later is of all that a counter can have given.
+        assert_eq!(births("orders", Some(10)), [30]);
+        assert_eq!(births("few", Some(10)), [10, 20, 30]);
     }
 
     #[test]

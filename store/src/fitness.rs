@@ -84,7 +84,8 @@ pub(crate) async fn inspect(
     if let Some(reason) = problems(&database, &RIGHTS_CHECKS).await?.first() {
         return Ok(DatabaseFitness::Wrong((*reason).to_owned()));
     }
-    if logs_statements(&database).await? {
+    let replication = Replication::read(&database).await?;
+    if replication.logs_statements {
         return Ok(DatabaseFitness::Wrong(LOGS_STATEMENTS.to_owned()));
     }
     if let Some(reason) = unfit_schema(Installed::read(&database).await?) {
@@ -111,6 +112,7 @@ pub(crate) async fn inspect(
                 weak.join("; ")
             )
         }),
+        disorder: (replication.loses_order && !is_lossless).then_some(LOSES_ORDER),
         has_marks,
     })
 }
@@ -172,6 +174,11 @@ pub(crate) fn at_start(verdict: DatabaseFitness, limits: &StoreLimits) -> Databa
 const LOGS_STATEMENTS: &str = "ODOMETER_DATABASE_URL: the server has binlog_format = STATEMENT \
                                with log_bin on, and refuses the writes of Odometer (MySQL error \
                                1665): set binlog_format = ROW or MIXED at the server";
+
+/// Says what a replica of MySQL may do that has the same settings as this server.
+const LOSES_ORDER: &str = "the server has replica_preserve_commit_order = OFF: a MySQL replica with \
+                           this setting that takes over may lack commits from before its last one, \
+                           and numbers can then be issued twice. Set it to ON at every server";
 
 /// A query for one flag, `found`, on one kind of server, and what is wrong if the flag is set.
 type Check = (DbBackend, &'static str, &'static str);
@@ -308,18 +315,43 @@ const DURABILITY_CHECKS: [Check; 5] = [
     ),
 ];
 
-/// Returns whether the binary log holds statements: InnoDB then takes no write at READ COMMITTED.
-///
-/// A server without this setting returns no row.
-async fn logs_statements(database: &DatabaseConnection) -> Result<bool, DbErr> {
-    const FORMAT: &str =
-        "SHOW VARIABLES WHERE Variable_name = 'binlog_format' AND Value = 'STATEMENT'";
-    let backend = database.get_database_backend();
-    if backend != DbBackend::MySql || !flag(database, "SELECT @@log_bin <> 0 AS found").await? {
-        return Ok(false);
+/// What a MySQL or MariaDB server with a binary log says of its replication.
+#[derive(Default)]
+struct Replication {
+    /// Whether the binary log holds statements: InnoDB then takes no write at READ COMMITTED.
+    logs_statements: bool,
+    /// Whether a replica with this setting may commit a transaction before an earlier one.
+    loses_order: bool,
+}
+
+impl Replication {
+    /// A server without one of these settings returns no row for it.
+    async fn read(database: &DatabaseConnection) -> Result<Self, DbErr> {
+        const SETTINGS: &str = "SHOW VARIABLES WHERE \
+            Variable_name = 'binlog_format' AND Value = 'STATEMENT' OR Variable_name IN \
+            ('replica_preserve_commit_order', 'slave_preserve_commit_order') AND Value = 'OFF' OR \
+            Variable_name IN ('replica_parallel_workers', 'slave_parallel_workers') \
+            AND Value IN ('0', '1')";
+        let backend = database.get_database_backend();
+        let mut found = Self::default();
+        if backend != DbBackend::MySql || !flag(database, "SELECT @@log_bin <> 0 AS found").await? {
+            return Ok(found);
+        }
+        let statement = Statement::from_string(backend, SETTINGS);
+        let mut is_serial = false;
+        for row in database.query_all_raw(statement).await? {
+            let name: String = row.try_get_by_index(0)?;
+            if name.eq_ignore_ascii_case("binlog_format") {
+                found.logs_statements = true;
+            } else if name.ends_with("workers") {
+                is_serial = true;
+            } else {
+                found.loses_order = true;
+            }
+        }
+        found.loses_order &= !is_serial;
+        Ok(found)
     }
-    let statement = Statement::from_string(backend, FORMAT);
-    Ok(database.query_one_raw(statement).await?.is_some())
 }
 
 /// Returns what is wrong, in the order of the checks.

@@ -349,6 +349,12 @@ impl Heartbeat {
         StoreError::WentBack
     }
 
+    /// Notes that an operator has said that no counter was lost. So a name that waited for that may
+    /// give numbers now; one that still waits is noted again at its next use.
+    pub(crate) fn births_have_ended(&self) {
+        self.change(Trust::forget_names);
+    }
+
     /// Writes the row above every value that was ever sent: at the first contact, and after a
     /// recovery. The stamp must name `branch`.
     ///
@@ -487,8 +493,9 @@ async fn insert(
         Expr::val(true),
         Expr::val(false),
         Expr::val(None::<String>),
+        Expr::val(true),
     ]);
-    if let Some(stamp) = stamp {
+    if let Some(stamp) = stamp.filter(|_| !faults::is(Fault::UnguardedBeats)) {
         stamp.narrow(&mut row);
     }
     let mut unless_there = OnConflict::column(replica::Column::Holder);
@@ -525,7 +532,7 @@ async fn raise(
     has_ended: bool,
 ) -> Result<bool, DbErr> {
     let mut raising = replica::Entity::update_many();
-    if let Some(stamp) = stamp {
+    if let Some(stamp) = stamp.filter(|_| !faults::is(Fault::UnguardedBeats)) {
         raising = raising.filter(Expr::exists(stamp.select_branch()));
     }
     let raised = raising

@@ -53,6 +53,7 @@ mod trust;
 mod vouching;
 mod worker_lease;
 
+pub use change::disarming::Arming;
 pub use change::fencing::FenceRequest;
 pub use change::recover::{Loss, Recovered};
 pub use change::request::{Act, ChangeRequest};

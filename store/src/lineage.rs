@@ -199,15 +199,15 @@ pub(crate) async fn verdict_in(
     Ok(LineageRead::from_query_result(&row, "")?.verdict())
 }
 
-/// Stamps the database again, if its stamp still is as it was read. If another process was faster,
-/// nothing happens.
+/// Stamps the database again, if its stamp still is as it was read. Returns false if another process
+/// was faster.
 ///
 /// The time of the stamp stays. A server that was started again may have lost commits since.
 pub(crate) async fn stamp_again(
     database: DatabaseConnection,
     mark: ServerMark,
     read: LineageRead,
-) -> Result<(), DbErr> {
+) -> Result<bool, DbErr> {
     let backend = database.get_database_backend();
     let before = read.branch.unwrap_or(UNSTAMPED);
     let branch = match before {
@@ -229,7 +229,7 @@ pub(crate) async fn stamp_again(
         UNSTAMPED => database_clock::now(backend),
         _ => Expr::col(Column::StampedAt),
     };
-    Entity::update_many()
+    let stamped = Entity::update_many()
         .col_expr(Column::Branch, Expr::val(branch))
         .col_expr(Column::Server, mark.server)
         .col_expr(Column::Started, mark.started)
@@ -238,7 +238,7 @@ pub(crate) async fn stamp_again(
         .filter(is_as_read)
         .exec(&database)
         .await?;
-    Ok(())
+    Ok(stamped.rows_affected > 0)
 }
 
 /// Returns the branch that the stamp names. `None` if there is no stamp.

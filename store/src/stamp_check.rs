@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ::metrics::Counter;
 use entity::{meta, replica};
 use odometer_database::{
     connection::Connection,
@@ -13,7 +14,10 @@ use odometer_database::{
     server_mark::ServerMark,
     session::DatabaseConnection,
 };
-use odometer_process::faults::{self, Fault};
+use odometer_process::{
+    faults::{self, Fault},
+    metrics::DatabaseMetrics,
+};
 use sea_orm::{
     ConnectionTrait, DbErr, EntityTrait, FromQueryResult, Iterable,
     sea_query::{Expr, ExprTrait, Query},
@@ -46,13 +50,15 @@ pub(crate) struct StampCheck {
     is_fenced: bool,
     limits: StoreLimits,
     time_limit: Duration,
+    /// Counts the starts of the server that this process vouched for.
+    vouched: Counter,
 }
 
 impl StampCheck {
     pub(crate) fn new(
         (connection, heartbeat): (&Arc<Connection>, &Arc<Heartbeat>),
-        settings: &StoreLimits,
-        is_fenced: bool,
+        (settings, is_fenced): (&StoreLimits, bool),
+        counted: &DatabaseMetrics,
     ) -> Self {
         Self {
             connection: Arc::clone(connection),
@@ -60,6 +66,7 @@ impl StampCheck {
             is_fenced,
             limits: settings.clone(),
             time_limit: settings.statement.timeout + settings.statement.acquire,
+            vouched: counted.vouched.clone(),
         }
     }
 
@@ -99,11 +106,14 @@ impl StampCheck {
                 // What was noted is of a database that was in this place before.
                 file.forget();
             }
+            let is_vouched = verdict == StampVerdict::Restarted && self.needs_voucher(&read.meta);
             let until = Instant::now() + self.time_limit;
             let stamping = self.connection.run(until, |database| {
                 lineage::stamp_again(database, mark, read.lineage)
             });
-            stamping.await?;
+            if stamping.await? && is_vouched {
+                self.vouched.increment(1);
+            }
         }
     }
 
@@ -137,9 +147,7 @@ impl StampCheck {
         Ok(match verdict {
             StampVerdict::Fits(_) | StampVerdict::Copied | StampVerdict::Unmarked => false,
             StampVerdict::Restarted => {
-                self.limits.failover.is_lossless
-                    || !self.fences(&read.meta)
-                    || self.is_vouched_for(read).await?
+                !self.needs_voucher(&read.meta) || self.is_vouched_for(read).await?
             }
             // A SQLite file has no failover: it is restored.
             StampVerdict::Promoted => {
@@ -154,6 +162,11 @@ impl StampCheck {
     /// knows what that server has lost.
     pub(crate) fn fences(&self, meta: &meta::Model) -> bool {
         self.is_fenced && meta.armed_at.is_some()
+    }
+
+    /// Returns whether a start of the server is trusted only if something shows that it lost nothing.
+    fn needs_voucher(&self, meta: &meta::Model) -> bool {
+        self.fences(meta) && !self.limits.failover.is_lossless
     }
 
     /// Returns whether the heartbeats in a database whose server was started again show that it

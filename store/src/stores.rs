@@ -414,6 +414,16 @@ impl Stores {
     }
 }
 
+impl Drop for Stores {
+    /// Ends the tasks of stores that were not closed. The tasks keep one another alive, and would go
+    /// on to the end of the process.
+    fn drop(&mut self) {
+        for database in self.databases() {
+            database.connection.abandon();
+        }
+    }
+}
+
 /// Returns the name of this process in the journal: host name, process id, and a random part for
 /// each start.
 pub(crate) fn holder_name() -> String {

@@ -169,6 +169,11 @@ impl Trust {
         self.names_gone_back.len() < MAX_NAMES && self.names_gone_back.insert(name.clone())
     }
 
+    /// Forgets which names have gone back by themselves. Returns whether there were any.
+    pub(crate) fn forget_names(&mut self) -> bool {
+        !std::mem::take(&mut self.names_gone_back).is_empty()
+    }
+
     pub(crate) fn recoveries(&self) -> &Arc<Recoveries> {
         &self.recoveries
     }

@@ -205,7 +205,8 @@ async fn emptied_stripes(options: Options) -> (Taken, Vec<f64>, f64) {
     let options = stripes.options(options);
     let programs = [options.start_ready().await, options.start_ready().await];
     let block = json!({"min": 50, "max": 500});
-    // This is more than one database may give.
+    // This is more than one database may give. What they skip to catch up with each other is at
+    // most a quarter of their bursts.
     let taken = Taken::by(&programs, json!({"block": block}), 2 * BURST).await;
     let allowed = taken.allowed();
     let given = taken.ledger.given("orders").iter();

@@ -131,11 +131,11 @@ async fn migrate_says_from_which_version_to_which(backend: Backend) {
         assert_eq!(finished.code, Some(0), "{finished}");
         assert!(finished.errors.contains(wanted), "no {wanted}: {finished}");
     };
-    migrate(options.clone(), "the schema was created, at version 7");
-    migrate(options.clone(), "is at version 7 already: nothing to do");
+    migrate(options.clone(), "the schema was created, at version 8");
+    migrate(options.clone(), "is at version 8 already: nothing to do");
     migrate(
         options.without_guards("next-schema"),
-        "was brought from version 7 to version 1000",
+        "was brought from version 8 to version 1000",
     );
 }
 

@@ -156,3 +156,26 @@ fn a_binary_log_that_may_be_lost_is_refused() {
         program.stop().await;
     });
 }
+
+/// A replica of MySQL without this setting may commit a transaction before an earlier one, so what
+/// it lacks at a failover cannot be known.
+#[test]
+fn a_mysql_whose_replicas_may_lose_the_order_of_commits_is_warned_of() {
+    run(async {
+        let server = Server::start_of(Product::MySql).await;
+        let database = TestDatabase::prepared_on(&server).await;
+        let options = Program::options().database(&database.url);
+        for (value, lossless, n_told) in [("ON", false, 0), ("OFF", false, 1), ("OFF", true, 0)] {
+            let set = format!("SET GLOBAL replica_preserve_commit_order = {value}");
+            server.administrate(&set).await;
+            let options = options.clone().env("ODOMETER_FAILOVER__LOSSLESS", lossless);
+            let checked = options.run(&["check"]);
+            assert_eq!(checked.code, Some(0), "{checked}");
+            let log = options.start_ready().await.stop().await;
+            for said in [format!("{checked}"), log] {
+                let n_said = said.matches("replica_preserve_commit_order").count();
+                assert_eq!(n_said, n_told, "{value} {lossless}: {said}");
+            }
+        }
+    });
+}

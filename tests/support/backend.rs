@@ -336,6 +336,24 @@ impl TestDatabase {
         }
     }
 
+    /// Stops the commit of each reservation of at least `n_least` numbers until `Frozen::thaw`. The
+    /// statement has read the clock by then. Works on PostgreSQL only, and once.
+    pub async fn freeze_commits(&self, n_least: u64) -> Frozen {
+        let wait = "CREATE FUNCTION wait_to_commit() RETURNS trigger AS $$ BEGIN \
+                    PERFORM pg_advisory_xact_lock_shared(2); RETURN NULL; END $$ \
+                    LANGUAGE plpgsql";
+        self.execute(wait).await;
+        let each = format!(
+            "CREATE CONSTRAINT TRIGGER wait_to_commit AFTER UPDATE ON counter \
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW \
+             WHEN (NEW.next_value >= OLD.next_value + {n_least}) \
+             EXECUTE FUNCTION wait_to_commit()"
+        );
+        self.execute(&each).await;
+        let (freeze, thaw) = ("SELECT pg_advisory_lock(2)", "SELECT pg_advisory_unlock(2)");
+        self.lock(freeze, thaw).await
+    }
+
     async fn lock(&self, freeze: &str, thaw: &'static str) -> Frozen {
         let connection = self.connect().await;
         let frozen = connection.execute_unprepared(freeze).await;

@@ -1,6 +1,9 @@
 //! Wall clocks that are wrong: shifted by the program itself, or stepped under a real process.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -58,6 +61,21 @@ impl SteppedClock {
     fn file(&self) -> PathBuf {
         self.directory.path().join("offset")
     }
+}
+
+/// Returns the environment variables that make a process use a clock which is ahead of the machine's
+/// clock. Its monotonic clocks are the machine's.
+///
+/// # Panics
+/// If the library is missing.
+pub fn ahead(by: Duration) -> Vec<(&'static str, String)> {
+    let library = library().expect("libfaketime is missing: run tests/install");
+    let library = library.to_str().expect("a path of ASCII").to_owned();
+    vec![
+        ("LD_PRELOAD", library),
+        ("FAKETIME", format!("+{:.3}", by.as_secs_f64())),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ]
 }
 
 /// Reads the machine's clock, in milliseconds since the Unix epoch.

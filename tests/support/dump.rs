@@ -6,22 +6,50 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{Backend, Product, TestDatabase, mariadb, mysql, postgres};
+use super::{Backend, Product, Server, TestDatabase, mariadb, mysql, postgres};
 
 /// How often a restore is tried.
 const RESTORES: u32 = 50;
 
 /// The output of a backup.
-pub struct Dump(Vec<u8>);
+pub struct Dump {
+    form: DumpForm,
+    output: Vec<u8>,
+}
+
+/// How a backup is made, and how it is restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DumpForm {
+    /// SQL that was read in one transaction. On PostgreSQL one transaction restores it, and else it
+    /// restores one table after the other.
+    Plain,
+    /// PostgreSQL's own form, which `pg_restore --clean` restores in one transaction.
+    Custom,
+    /// SQL that MariaDB or MySQL reads while it locks all tables. It restores one table after the
+    /// other.
+    Locked,
+    /// The plain form in a new database, which then takes the place of the old one at once.
+    Elsewhere,
+}
 
 impl TestDatabase {
     /// Makes a backup as the runbook does, while the program goes on.
     pub fn dump(&self) -> Dump {
+        self.dump_in(DumpForm::Plain)
+    }
+
+    /// Makes a backup in a form, while the program goes on.
+    pub fn dump_in(&self, form: DumpForm) -> Dump {
         let mut command = match self.backend {
             Backend::Postgres => {
                 let mut command = postgres::program(self.server(), "pg_dump");
+                if form == DumpForm::Custom {
+                    command.arg("--format=custom");
+                } else {
+                    command.args(["--clean", "--if-exists"]);
+                }
                 command
-                    .args(["--clean", "--if-exists", "--no-owner"])
+                    .arg("--no-owner")
                     .arg(format!("--dbname={}", self.url));
                 command
             }
@@ -31,7 +59,10 @@ impl TestDatabase {
                     // With these options the rights of the program's account are enough.
                     command.args(["--set-gtid-purged=OFF", "--no-tablespaces"]);
                 }
-                command.arg("--single-transaction").arg(self.name());
+                if form != DumpForm::Locked {
+                    command.arg("--single-transaction");
+                }
+                command.arg(self.name());
                 command
             }
             Backend::Sqlite => panic!("SQLite is backed up by copying its file"),
@@ -43,10 +74,52 @@ impl TestDatabase {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}: {said}");
         assert!(!output.stdout.is_empty(), "{command:?} wrote nothing");
-        Dump(output.stdout)
+        Dump {
+            form,
+            output: output.stdout,
+        }
     }
 
-    /// Replaces the present state by an earlier one, while the program goes on.
+    /// Replaces the present state by an earlier one, as the form of the backup says. The database
+    /// is one of `server`.
+    pub async fn restore_on(&self, server: &Server, dump: &Dump) {
+        if dump.form != DumpForm::Elsewhere {
+            return self.restore(dump);
+        }
+        let new = Self::empty_on(server).await;
+        new.restore(dump);
+        let (old, new, away) = (self.name(), new.name(), format!("{}_away", self.name()));
+        if self.backend == Backend::Postgres {
+            // A database that is in use cannot be renamed.
+            for statement in [
+                format!("ALTER DATABASE {old} WITH ALLOW_CONNECTIONS false"),
+                format!(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{old}'"
+                ),
+                format!("ALTER DATABASE {old} RENAME TO {away}"),
+                format!("ALTER DATABASE {new} RENAME TO {old}"),
+            ] {
+                server.administrate(&statement).await;
+            }
+            return;
+        }
+        let tables = format!(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = '{new}'"
+        );
+        let tables = self.query(&tables).await.into_iter().map(|row| {
+            let table: String = row.try_get_by_index(0).expect("a text");
+            format!("{old}.{table} TO {away}.{table}, {new}.{table} TO {old}.{table}")
+        });
+        let renames = tables.collect::<Vec<_>>().join(", ");
+        server
+            .administrate(&format!("CREATE DATABASE {away}"))
+            .await;
+        server
+            .administrate(&format!("RENAME TABLE {renames}"))
+            .await;
+    }
+
+    /// Replaces the tables of this database by those of a backup, while the program goes on.
     pub fn restore(&self, dump: &Dump) {
         let mut n_tried = 0;
         while let Err(said) = self.try_restore(dump) {
@@ -58,8 +131,20 @@ impl TestDatabase {
         }
     }
 
-    fn try_restore(&self, Dump(dump): &Dump) -> Result<(), String> {
+    fn try_restore(&self, dump: &Dump) -> Result<(), String> {
         let mut command = match self.backend {
+            Backend::Postgres if dump.form == DumpForm::Custom => {
+                let mut command = postgres::program(self.server(), "pg_restore");
+                command
+                    .args([
+                        "--clean",
+                        "--if-exists",
+                        "--no-owner",
+                        "--single-transaction",
+                    ])
+                    .arg(format!("--dbname={}", self.url));
+                command
+            }
             Backend::Postgres => {
                 let mut command = postgres::program(self.server(), "psql");
                 command
@@ -82,7 +167,7 @@ impl TestDatabase {
             .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let mut input = process.stdin.take().expect("standard input is piped");
         // A tool that fails stops to read its input. In this case its error message counts.
-        let _broken = input.write_all(dump);
+        let _broken = input.write_all(&dump.output);
         drop(input);
         let output = process.wait_with_output().expect("it can be waited for");
         if output.status.success() {

@@ -65,15 +65,26 @@ fn children() -> Vec<String> {
     child::of_this_run().into_iter().map(command).collect()
 }
 
-/// Lists the threads of this process, each with its name and what it waits for.
-fn threads() -> Vec<String> {
+/// Lists the threads of this process, each with its name, its state, how long it could run and had
+/// no processor, and what it waits for.
+pub(crate) fn threads() -> Vec<String> {
     let folders = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let thread = |folder: std::path::PathBuf| {
         let read = |file: &str| {
             let text = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
             text.trim().to_owned()
         };
-        format!("{}: {} ({})", read("comm"), read("wchan"), read("syscall"))
+        let (status, times) = (read("status"), read("schedstat"));
+        let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+        let starved_ns = times.split(' ').nth(1).and_then(|ns| ns.parse().ok());
+        format!(
+            "{}: {}, {:?} without a processor, {} ({})",
+            read("comm"),
+            state.unwrap_or_default().trim(),
+            Duration::from_nanos(starved_ns.unwrap_or_default()),
+            read("wchan"),
+            read("syscall")
+        )
     };
     folders
         .flatten()
@@ -117,6 +128,13 @@ mod tests {
         input.write_all(b"?").expect("it reads");
         let output = cat.stdout.as_mut().expect("it is piped");
         output.read_exact(&mut [0]).expect("it answers");
+    }
+
+    #[test]
+    fn a_thread_is_shown_with_its_state() {
+        let threads = threads();
+        let ours = threads.iter().find(|it| it.contains(": R (running), "));
+        assert!(ours.is_some(), "{threads:?}");
     }
 
     #[test]

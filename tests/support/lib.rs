@@ -49,7 +49,7 @@ pub use certificates::Authority;
 pub use client::{Answer, Client, Reply, settled};
 pub use clock::SteppedClock;
 pub use disk::SmallDisk;
-pub use dump::Dump;
+pub use dump::{Dump, DumpForm};
 pub use keeper::directory;
 pub use ledger::{Ledger, Range};
 pub use pgbouncer::PgBouncer;
@@ -92,6 +92,8 @@ pub fn run(test: impl Future<Output = ()>) {
     runtime.shutdown_timeout(RUNTIME_LIMIT);
     assert!(
         ended.elapsed() < RUNTIME_LIMIT,
-        "a thread of the test did not end within {RUNTIME_LIMIT:?}"
+        "a thread of the test did not end within {RUNTIME_LIMIT:?}; the threads, and what each waits \
+         for in the kernel:\n{}",
+        hang::threads().join("\n")
     );
 }

@@ -16,6 +16,11 @@ use super::{
 
 /// Writes an empty cluster to `directory`/data, with the two accounts of the tests.
 pub fn initialise(product: Product, directory: &Path) {
+    initialise_without_the_program_s_account(product, directory);
+    add_the_program_s_account(product, directory);
+}
+
+fn initialise_without_the_program_s_account(product: Product, directory: &Path) {
     if let Some((user, group)) = owner() {
         chown(directory, Some(user), Some(group)).expect("root may give a directory away");
     }
@@ -31,7 +36,29 @@ pub fn initialise(product: Product, directory: &Path) {
             .arg("--pwfile")
             .arg(&password_file),
     );
-    add_the_program_s_account(product, directory);
+}
+
+/// Moves the cluster of `old`/data to a new one, `new`/data, as an upgrade to another version does.
+/// The server must have been shut down.
+pub fn upgrade(product: Product, old: &Path, new: &Path) {
+    initialise_without_the_program_s_account(product, new);
+    let programs = tools(product);
+    run_to_the_end(
+        program(product, "pg_upgrade")
+            // The program writes to this directory.
+            .current_dir(new)
+            .arg("--socketdir")
+            .arg(new)
+            .arg("--old-bindir")
+            .arg(&programs)
+            .arg("--new-bindir")
+            .arg(&programs)
+            .arg("--old-datadir")
+            .arg(old.join("data"))
+            .arg("--new-datadir")
+            .arg(new.join("data"))
+            .args(["--username", ADMINISTRATOR, "--no-sync"]),
+    );
 }
 
 /// Returns the command that runs the cluster of `directory`/data on `port` of loopback.

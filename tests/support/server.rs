@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use super::{
-    Backend, Product, child::wait_with_limit, keeper, mariadb, mysql, ports, postgres, wait,
+    Backend, Product, child::wait_with_limit, clock, keeper, mariadb, mysql, ports, postgres, wait,
 };
 
 /// The password of every account of every throwaway server. It is easy to find in a log, and no log
@@ -35,6 +35,8 @@ pub struct Server {
     process: Option<Child>,
     /// The arguments in addition to those of every server.
     arguments: Vec<String>,
+    /// The environment variables in addition to those of the tests.
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Server {
@@ -83,27 +85,37 @@ impl Server {
         Self::start_on(product, directory, Vec::new()).await
     }
 
+    /// Starts a server of `product` that belongs to one test, with a clock that is ahead of the
+    /// machine's clock.
+    pub async fn start_ahead(product: Product, by: Duration) -> Self {
+        let directory = keeper::directory(product.name());
+        initialise(product, directory.path());
+        let mut server = Self::stopped(product, directory, Vec::new());
+        server.environment = clock::ahead(by);
+        server.start_again().await;
+        server
+    }
+
     async fn start_new(product: Product, directory: TempDir, arguments: Vec<String>) -> Self {
-        match product {
-            Product::Postgres15 | Product::Postgres18 => {
-                postgres::initialise(product, directory.path());
-            }
-            Product::MariaDb => mariadb::initialise(directory.path()),
-            Product::MySql => mysql::initialise(directory.path()),
-        }
+        initialise(product, directory.path());
         Self::start_on(product, directory, arguments).await
     }
 
     async fn start_on(product: Product, directory: TempDir, arguments: Vec<String>) -> Self {
-        let mut server = Self {
+        let mut server = Self::stopped(product, directory, arguments);
+        server.start_again().await;
+        server
+    }
+
+    fn stopped(product: Product, directory: TempDir, arguments: Vec<String>) -> Self {
+        Self {
             product,
             directory,
             port: ports::free(),
             process: None,
             arguments,
-        };
-        server.start_again().await;
-        server
+            environment: Vec::new(),
+        }
     }
 
     /// Starts the server on its data and port, and waits until it answers.
@@ -144,6 +156,7 @@ impl Server {
             .expect("the server's directory is ours");
         let process = command
             .args(&self.arguments)
+            .envs(self.environment.iter().map(|(key, value)| (key, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file can be had twice"))
             .stderr(log)
@@ -191,6 +204,31 @@ impl Server {
         }
         process.wait().expect("our child can be waited for");
         keeper::has_ended(number);
+    }
+
+    /// Ends the server in order, as an operator does.
+    pub fn shut_down(&mut self) {
+        let mut process = self.process.take().expect("the server is running");
+        // PostgreSQL ends its sessions on this signal, and waits for them on others.
+        let signal = match self.backend() {
+            Backend::Postgres => Signal::INT,
+            Backend::MariaDb | Backend::Sqlite => Signal::TERM,
+        };
+        rustix::process::kill_process(pid(process.id()), signal)
+            .expect("our child can be sent a signal");
+        let ended = wait_with_limit(&mut process, END_LIMIT);
+        let is_in_order = ended.is_some_and(|status| status.success());
+        assert!(is_in_order, "{} does not end in order", self.product);
+    }
+
+    /// Shuts the server down, and moves its data to a new cluster by `pg_upgrade`. Returns the
+    /// server of the new cluster. PostgreSQL only.
+    pub async fn upgraded(mut self) -> Self {
+        self.shut_down();
+        let directory = keeper::directory(self.product.name());
+        postgres::upgrade(self.product, self.directory.path(), directory.path());
+        let arguments = std::mem::take(&mut self.arguments);
+        Self::start_on(self.product, directory, arguments).await
     }
 
     /// Takes a snapshot of the server's disk while the server runs.
@@ -379,6 +417,15 @@ impl Drop for Server {
             // The server may miss the signal, or wait for something that never comes.
             wait_with_limit(&mut process, END_LIMIT);
         }
+    }
+}
+
+/// Writes the data of an empty server to `directory`.
+fn initialise(product: Product, directory: &Path) {
+    match product {
+        Product::Postgres15 | Product::Postgres18 => postgres::initialise(product, directory),
+        Product::MariaDb => mariadb::initialise(directory),
+        Product::MySql => mysql::initialise(directory),
     }
 }
 

@@ -11,6 +11,11 @@
 //! A recovery in which an operator said what was lost is kept like a fence. It raises by as many
 //! steps as were said, and leaves the limit as it was: it raises each line by these steps. A fence of
 //! a copy that lacks such a recovery is raised by as many steps more.
+//!
+//! A new counter skips what the fences of its database skipped, until an operator says that no
+//! counter was lost. From that word on counters begin at their start, so a branch with the word may
+//! be below *A* by what these fences skip together. If a copy has the word, a fence by levels
+//! raises it by these fences, too.
 
 use super::{Paced, SpeedLimit};
 
@@ -36,12 +41,20 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Plans the fence of a copy which has the fences `in_copy`. The replica has met the fences in
-    /// `known`, in this order. No commit that began before `since_us` is missing in the copy.
+    /// Plans the fence of a copy which has the fences `in_copy`. An operator has `ended` some of
+    /// them for new counters. The replica has met the fences in `known`, in this order. No commit
+    /// that began before `since_us` is missing in the copy, as heartbeats show, or as an operator
+    /// says if the time `is_told`. Then counters rise by a level, which does not depend on how far
+    /// ahead of that time they are paid for in the copy: that may be by a clock that was ahead.
     ///
     /// It is one that [covers](missing) all of them. So the replica does not fence again.
     #[must_use]
-    pub fn plan(id: u128, known: &[Self], in_copy: &[Self], since_us: i64, until_us: i64) -> Self {
+    pub fn plan(
+        id: u128,
+        (known, in_copy, ended): (&[Self], &[Self], &[Self]),
+        (since_us, is_told): (i64, bool),
+        until_us: i64,
+    ) -> Self {
         let all = known.iter().chain(in_copy);
         let on_the_line = Self {
             id,
@@ -56,7 +69,9 @@ impl Fence {
         let is_ahead = missing(known, in_copy)
             .any(|fence| fence.n_levels > 0 || fence.n_steps > 0 || fence.since_us <= since_us);
         if is_ahead {
-            on_the_line.above(missing(known, in_copy))
+            on_the_line.above(missing(known, in_copy).chain(ended))
+        } else if is_told {
+            on_the_line.above([].into_iter())
         } else {
             on_the_line
         }
@@ -105,6 +120,23 @@ impl Fence {
     pub fn birth(limit: SpeedLimit, fences: &[Self]) -> Paced {
         let raise = |counter, fence: &Self| fence.raise(limit, counter);
         fences.iter().fold(Paced::RESTED, raise)
+    }
+}
+
+/// Returns the fences which a new counter skips, of those in a database. An operator has ended the
+/// first `n_ended` of them, by the word that no counter was lost.
+///
+/// That is true of the database in which it was said. It says nothing of a branch that parted from
+/// it before: there the counter may have begun above the fences that were ended here. If the
+/// database lacks such a branch, a replica that knows the branch fences by levels, or an operator
+/// says what was lost. So the word ends with such a fence, and all fences count again.
+#[must_use]
+pub fn for_births(fences: &[Fence], n_ended: usize) -> &[Fence] {
+    let later = fences.get(n_ended..).unwrap_or_default();
+    let ends_word = |fence: &Fence| fence.is_said || fence.n_levels > 0;
+    match later.iter().any(ends_word) {
+        true => fences,
+        false => later,
     }
 }
 

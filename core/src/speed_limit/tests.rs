@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::fence::{Fence, for_births};
 use super::{Paced, SpeedLimit};
 
 fn limit() -> impl Strategy<Value = SpeedLimit> {
@@ -53,6 +54,74 @@ fn a_clock_that_is_set_back_does_not_stop_a_counter() {
             paced_until_us
         })
     );
+}
+
+/// Lets an operator say that no counter was lost, in a database that has one fence. Copies were
+/// taken before and after the word. The first one fails over, and a counter begins there. Then the
+/// second one does, which lacks the counter.
+#[test]
+fn a_word_about_new_counters_ends_with_a_fence_above_another_branch() {
+    let limit = SpeedLimit {
+        rate: 10,
+        burst: 100,
+    };
+    let plan = |id, of: (&[Fence], &[Fence], &[Fence]), since_s: i64, until_s: i64| {
+        Fence::plan(id, of, (since_s * 1_000_000, false), until_s * 1_000_000)
+    };
+    let before_word = [plan(1, (&[], &[], &[]), 0, 60)];
+    let lacking_nothing = (&before_word[..], &before_word[..], &[][..]);
+    let first = [before_word[0], plan(2, lacking_nothing, 50, 80)];
+    let born = Fence::birth(limit, &first);
+    let now_us = 130_000_000;
+    let n = limit.n_available(born.paced_until_us, now_us);
+    let given = limit.reserve(born, n, now_us);
+    let end = given.map_or(0, |given| given.n_reserved);
+    assert!(end > born.n_reserved);
+    let is_given = |n: u64| (born.n_reserved..end).contains(&n);
+    let fence = plan(3, (&first, &before_word, &before_word), 52, 132);
+    let second = [before_word[0], fence];
+    let born_again = Fence::birth(limit, for_births(&second, 1));
+    assert!(born_again.n_reserved >= end);
+    // So does one that began after the word, and from which nothing was reserved.
+    let raised = fence.raise(limit, Paced::RESTED);
+    assert!(raised.n_reserved >= end);
+    // Controls: the word outlives the fence, and the fence does not know of the word.
+    let fence = plan(4, (&first, &before_word, &[]), 52, 132);
+    let born_again = Fence::birth(limit, for_births(&[fence], 0));
+    assert!(is_given(born_again.n_reserved));
+    let raised = fence.raise(limit, Paced::RESTED);
+    assert!(is_given(raised.n_reserved));
+    // A fence that lacks nothing leaves the word as it is.
+    let alone = [before_word[0], plan(5, lacking_nothing, 52, 132)];
+    assert_eq!(for_births(&alone, 1), &alone[1..]);
+}
+
+/// The clock of the former primary was ahead, and lost commits were paid for by it.
+#[test]
+fn a_time_that_an_operator_says_counts_whatever_the_copy_has_paid() {
+    let limit = SpeedLimit {
+        rate: 10,
+        burst: 100,
+    };
+    let ahead_us = 12_000_000;
+    let copy = Paced {
+        n_reserved: 500,
+        paced_until_us: ahead_us,
+    };
+    let lost = limit.reserve(copy, limit.n_available(ahead_us, ahead_us), ahead_us);
+    let lost = lost.map_or(0, |lost| lost.n_reserved);
+    assert!(lost > copy.n_reserved);
+    let fence = |is_told| {
+        let planned = Fence::plan(1, (&[], &[], &[]), (0, is_told), 1_000_000);
+        planned.raise(limit, copy).n_reserved
+    };
+    assert!(fence(true) >= lost);
+    // Control: the line goes by what was paid.
+    assert!(fence(false) < lost);
+    // What an operator has ended for new counters is in the copy, and says nothing of this loss.
+    let ended = [Fence::plan(2, (&[], &[], &[]), (-ahead_us, false), 0)];
+    let planned = Fence::plan(3, (&[], &ended, &ended), (0, true), 1_000_000);
+    assert_eq!((planned.since_us, planned.n_levels), (0, 1));
 }
 
 #[test]

@@ -20,8 +20,12 @@ declare! {
         reservations: Counter = "odometer_database_reservations_total",
         /// 1 from when the store was found to have gone back until a recovery is seen, 0 otherwise.
         went_back: Gauge = "odometer_store_went_back",
-        /// Times that this replica raised all counters of a copy that may have lost commits.
+        /// Times that all counters of a copy were raised, as this replica saw, by itself or another one.
         fences: Counter = "odometer_store_fences_total",
+        /// Times that this replica trusted a server that was started again.
+        ///
+        /// Heartbeats in the database, or the ends of all replicas, showed that it lost nothing.
+        vouched: Counter = "odometer_store_vouched_total",
         /// 1 while a copy of the database that lost commits would be refused, 0 otherwise.
         failover_guard: Gauge = "odometer_failover_guard",
         /// Pairs of blocks in the journal that have numbers in common.

@@ -55,7 +55,7 @@ pub(crate) fn decide(
     }
     let mut without = parts.iter().filter(|part| part.row.is_none());
     // A database that lost the sequence gets it back only above what was seen in it.
-    if without.any(|part| part.would_fall(&definition, &period)) {
+    if without.any(|part| part.would_fall(&definition, &period, counter.floor)) {
         return Err(StoreError::WentBack);
     }
     let before = Snapshot {
@@ -115,7 +115,7 @@ fn creation(
     let mut next_value = definition.start;
     for part in parts {
         // A name that was seen here and is gone is created only above what was seen of it.
-        if part.would_fall(&definition, &Period::none()) {
+        if part.would_fall(&definition, &Period::none(), definition.start) {
             return Err(StoreError::WentBack);
         }
         let first = part.baseline.first(&part.stripe.view(&definition));

@@ -17,6 +17,7 @@ use odometer_database::{
     bounds::longest_on_server, database_clock, server_mark::ServerMark,
     session::DatabaseTransaction, start_error::StartError,
 };
+use odometer_process::faults::{self, Fault};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::transaction::TransactionError;
@@ -24,7 +25,6 @@ use crate::{
     fences::{ASTRAY, Recoveries, StoredFence},
     heartbeat::Heartbeat,
     lineage::{self, StampVerdict},
-    redis::agreement::Agreement,
     settings::StoreLimits,
 };
 
@@ -48,6 +48,9 @@ pub struct FenceRequest {
     pub(crate) known: Recoveries,
     /// How long ago the loss may have begun. `None` if an operator asks, who knows of it.
     pub(crate) within: Option<Duration>,
+    /// Since when commits may be lost, as an operator says (Unix µs). It is not later than the time
+    /// that the database itself shows.
+    since_us: Option<i64>,
 }
 
 impl FenceRequest {
@@ -59,6 +62,16 @@ impl FenceRequest {
             branch: heartbeat.branch(),
             known: (*heartbeat.recoveries()).clone(),
             within: Some(within),
+            since_us: None,
+        }
+    }
+
+    /// Returns the wish of an operator who says since when commits may be lost (Unix µs).
+    #[must_use]
+    pub fn since(since_us: i64) -> Self {
+        Self {
+            since_us: Some(since_us),
+            ..Self::default()
         }
     }
 
@@ -97,6 +110,8 @@ impl FencePlan {
         match verdict {
             StampVerdict::Promoted | StampVerdict::Restarted => {}
             StampVerdict::Copied if is_of_operator => {}
+            // The copy is another database of the store.
+            StampVerdict::Fits(_) if is_of_operator && meta.stripe_n > 1 => return Ok(None),
             StampVerdict::Fits(_) if !is_of_operator => {
                 if recoveries.follow(request.branch, &request.known) {
                     return Ok(None);
@@ -114,9 +129,6 @@ impl FencePlan {
                 return Err(refused("its stamp does not say since when; give --skip N").into());
             }
         }
-        if meta.stripe_n > 1 || Agreement::read(transaction).await?.names_servers() {
-            return Err(refused("other databases or Redis count, too").into());
-        }
         let is_living = matches!(verdict, StampVerdict::Fits(_));
         let branch = lineage::branch_of(transaction).await?;
         if !recoveries.lead_to(branch) {
@@ -128,15 +140,19 @@ impl FencePlan {
             return Err(refused("it has another history than this replica knows").into());
         }
         let times = FenceTimes::read(transaction, limits, (recoveries, &request.known)).await?;
+        let times = times.told(request.since_us)?;
         let (known, in_copy) = (request.known.concerning(None), recoveries.concerning(None));
         let (known, in_copy) = (known.fences(), in_copy.fences());
-        let fence = Fence::plan(new_id(), &known, &in_copy, times.since_us, times.until_us);
+        let ended = recoveries.ended(meta.births_after);
+        let of = (&known[..], &in_copy[..], &ended.fences()[..]);
+        let since = (times.since_us, request.since_us.is_some());
+        let fence = Fence::plan(new_id(), of, since, times.until_us);
         let age_ms = times.now_us.saturating_sub(fence.since_us) / MS_US;
         let lacks_any = !lacking.is_empty();
         times
             .check()
             .and_then(|()| check(meta, request.within, (fence, age_ms), lacks_any))
-            .map_err(|why| refused(&format!("{why}{}", advice(&lacking))))?;
+            .map_err(|why| refused(&format!("{why}{}", advice(&lacking, &ended))))?;
         Ok(Some(Self {
             fence,
             again: lacking
@@ -148,12 +164,14 @@ impl FencePlan {
     }
 }
 
-/// Says what to do about a copy that is not fenced and that lacks these recoveries.
-fn advice(lacking: &[StoredFence]) -> String {
+/// Says what to do about a copy that is not fenced and that lacks these recoveries. An operator has
+/// `ended` others for new counters, which may have begun above them where they were not ended.
+fn advice(lacking: &[StoredFence], ended: &Recoveries) -> String {
     if lacking.is_empty() {
         return String::new();
     }
-    let n_steps = lacking.iter().map(StoredFence::n_steps_at_most);
+    let skipped = lacking.iter().chain(ended.stored());
+    let n_steps = skipped.map(StoredFence::n_steps_at_most);
     format!(
         ". It lacks recoveries that this replica knows, and `odometer recover` by itself skips too \
          little: give --skip N, more than {} and all that a sequence can have given since",
@@ -184,6 +202,8 @@ fn new_id() -> u128 {
 
 /// The times of a recovery (Unix µs).
 struct FenceTimes {
+    /// The last heartbeat or stamp, or the time that an operator says.
+    last_good_us: i64,
     /// No commit that began before was lost.
     since_us: i64,
     now_us: i64,
@@ -201,11 +221,20 @@ impl FenceTimes {
         (recoveries, known): (&Recoveries, &Recoveries),
     ) -> Result<Self, DbErr> {
         let now_us = in_us(database_clock::read(transaction).await?);
-        let margin_us = whole_us(limits.failover.clock_margin);
-        let longest_us = whole_us(longest_on_server(limits.statement.timeout));
+        let margin = match faults::is(Fault::NoClockMargin) {
+            true => Duration::ZERO,
+            false => limits.failover.clock_margin,
+        };
+        let longest = match faults::is(Fault::InstantStatements) {
+            true => Duration::ZERO,
+            false => longest_on_server(limits.statement.timeout),
+        };
+        let (margin_us, longest_us) = (whole_us(margin), whole_us(longest));
         let until_us = now_us.saturating_add(margin_us);
+        let last_good_us = in_us(last_good(transaction).await?);
         Ok(Self {
-            since_us: in_us(last_good(transaction).await?)
+            last_good_us,
+            since_us: last_good_us
                 .saturating_sub(longest_us)
                 .saturating_sub(margin_us),
             now_us,
@@ -216,12 +245,37 @@ impl FenceTimes {
         })
     }
 
+    /// Takes the time that an operator says instead of the time that the database shows.
+    ///
+    /// # Errors
+    /// It is later than that, so that too little would be skipped.
+    fn told(self, since_us: Option<i64>) -> Result<Self, StartError> {
+        let Some(since_us) = since_us else {
+            return Ok(self);
+        };
+        let latest_us = self.since_us.min(self.now_us);
+        if since_us > latest_us {
+            let ago_s = self.now_us.saturating_sub(latest_us).unsigned_abs();
+            return Err(StartError::Configuration(format!(
+                "--since: the database shows a loss that began at least {} s ago, by its own clock: \
+                 give a time that is not later, or leave --since out",
+                ago_s.div_ceil(1_000_000)
+            )));
+        }
+        Ok(Self {
+            last_good_us: since_us,
+            since_us,
+            ..self
+        })
+    }
+
     /// Checks that the time of the loss can be known.
     fn check(&self) -> Result<(), String> {
         let before_us = self.longest_us.saturating_add(self.margin_us);
         let after_us = self.until_us.saturating_sub(self.now_us);
-        let why = if self.since_us.saturating_add(before_us) > self.until_us {
-            "its last heartbeat is dated after the present time"
+        let why = if self.last_good_us > self.until_us {
+            "its last heartbeat is dated after the present time; give --since TIME, the time since \
+             when commits may be lost, or --skip N"
         } else if before_us.saturating_add(self.margin_us) > whole_us(LONGEST_MARGINS) {
             "twice `failover.clock_margin` and `store.timeout` are more than a minute together"
         } else if before_us.saturating_add(after_us) > whole_us(LONGEST_MARGINS) {
@@ -268,17 +322,24 @@ fn check(
 }
 
 fn fenced_already(waiting: &[String]) -> String {
-    let named = waiting.iter().take(MAX_NAMED).map(String::as_str);
-    let named = named.collect::<Vec<_>>().join(", ");
-    let which = match waiting.len() {
-        0 => "only new sequences with fewer than 1,000,000 numbers wait".to_owned(),
-        n if n > MAX_NAMED => format!("{named} and {} more wait", n - MAX_NAMED),
-        _ => format!("these wait: {named}"),
+    let which = match waiting {
+        [] => "only new sequences with fewer than 1,000,000 numbers wait".to_owned(),
+        names => format!("these wait: {}", first_names(names)),
     };
     format!(
         "the database is fenced already, and sequences go on by themselves; {which} for `odometer \
          recover NAME`, with --skip N or --nothing-was-lost"
     )
+}
+
+/// Returns the first of these names for a sentence.
+pub(super) fn first_names(names: &[String]) -> String {
+    let named = names.iter().take(MAX_NAMED).map(String::as_str);
+    let named = named.collect::<Vec<_>>().join(", ");
+    match names.len() {
+        n if n > MAX_NAMED => format!("{named} and {} more", n - MAX_NAMED),
+        _ => named,
+    }
 }
 
 /// Returns a refusal. It does not pass by waiting.

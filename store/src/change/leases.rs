@@ -285,6 +285,7 @@ mod tests {
             cluster_id: String::new(),
             stripe_k: 0,
             stripe_n: 1,
+            redis: None,
             schema_version: 7,
             compatible_from: 7,
             definitions_version: 0,
@@ -293,7 +294,9 @@ mod tests {
             recovered_skip: 0,
             leases_from: None,
             named_leases_from: None,
+            births_after: None,
             armed_at,
+            disarmed: false,
         };
         let armed = meta(Some(1000));
         assert!(are_bounded(&fence(1000 + SEEN_ARMED_MS), &armed));

@@ -2,9 +2,11 @@
 //! back.
 
 pub(crate) mod alter;
+mod births;
 mod changed_rows;
 pub(crate) mod counters;
 pub(crate) mod decision;
+pub(crate) mod disarming;
 pub(crate) mod fencing;
 pub(crate) mod leases;
 pub(crate) mod merged_counter;

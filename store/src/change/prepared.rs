@@ -72,15 +72,15 @@ impl Prepared {
             }
             // A period that was removed by age has no counter.
             None if catalog::is_removed_by_age(period, &row.model.periods_removed_through) => false,
-            None => self.would_fall(&row.definition, period),
+            None => self.would_fall(&row.definition, period, row.definition.start),
         }
     }
 
-    /// Returns whether a counter that is created now would begin below what this process has seen
-    /// of it.
-    pub(crate) fn would_fall(&self, definition: &Definition, period: &Period) -> bool {
+    /// Returns whether a counter that is created now, and that has this floor in other databases,
+    /// would begin below what this process has seen of it.
+    pub(crate) fn would_fall(&self, definition: &Definition, period: &Period, floor: i64) -> bool {
         let counted = self.stripe.view(definition);
-        let first = self.baseline.first_in(&counted, period);
+        let first = self.baseline.first_in_from(&counted, period, floor);
         let is_unknown = self.baseline.is_unknown_in(&counted, period);
         is_unknown || went_back(self.last_seen, first, None)
     }

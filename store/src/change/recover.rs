@@ -32,7 +32,7 @@ use crate::{
     change::{
         fencing::{self, FencePlan, FenceRequest},
         leases::{self, ClockPair, Voided},
-        rise::{MAX_NAMED, RaisedCounters},
+        rise::RaisedCounters,
         transaction::{self, TransactionError},
     },
     fences::{Recoveries, StoredFence},
@@ -76,6 +76,9 @@ pub enum Loss {
     Steps(u64),
     /// Up to this many steps of one sequence, which waits for this word of an operator.
     OfSequence { name: String, n_steps: u64 },
+    /// No counter that is not there, as an operator says: those that are created from now on begin
+    /// at their start. It is not said what was given of the others.
+    NoCounter,
     /// What the speed limits allow since the time that the database was last good.
     Computed(FenceRequest),
 }
@@ -92,7 +95,7 @@ pub struct Recovered {
     /// The fence, if the rises were computed and the database needed them.
     pub fence: Option<LastRecovery>,
     /// Sequences that give nothing until an operator says what was lost, and the first 1000 of them.
-    /// If the operator says that nothing was lost, those that waited before.
+    /// If there is nothing to compute or to skip, those that waited before.
     pub n_unknown: u64,
     pub unknown: Vec<String>,
     /// Sequences with a counter that is at its end now: exhausted, unless `max` is raised.
@@ -225,11 +228,11 @@ async fn recover_once(
 }
 
 /// A recovery that is under way.
-struct Recovery<'a> {
-    transaction: &'a DatabaseTransaction,
+pub(super) struct Recovery<'a> {
+    pub(super) transaction: &'a DatabaseTransaction,
     /// `None` if the server gives no marks.
-    mark: Option<&'a ServerMark>,
-    limits: &'a StoreLimits,
+    pub(super) mark: Option<&'a ServerMark>,
+    pub(super) limits: &'a StoreLimits,
 }
 
 impl Recovery<'_> {
@@ -247,6 +250,7 @@ impl Recovery<'_> {
             Loss::OfSequence { name, n_steps } => {
                 self.release((&meta, recoveries), name, *n_steps).await
             }
+            Loss::NoCounter => self.end_births((&meta, &recoveries)).await,
             Loss::Computed(request) => self.fence((&meta, recoveries), request).await,
         }
     }
@@ -278,7 +282,11 @@ impl Recovery<'_> {
         let of = (meta, &recoveries);
         let planning = FencePlan::of(self.transaction, self.mark, of, (request, self.limits));
         let Some(plan) = planning.await? else {
-            return Ok(Recovered::default());
+            let waiting = match request.is_of_operator() {
+                true => fencing::waiting(self.transaction).await?,
+                false => Vec::new(),
+            };
+            return Ok(Recovered::default().naming(waiting));
         };
         let mut branch = self.branch().await?;
         for known in plan.again {
@@ -344,10 +352,8 @@ impl Recovery<'_> {
         n_steps: u64,
     ) -> Result<Recovered, TransactionError<StartError>> {
         let transaction = self.transaction;
-        let verdict = fencing::verdict(transaction, self.mark).await?;
-        let fits = self.mark.is_none() || matches!(verdict, StampVerdict::Fits(_));
         let branch = lineage::branch_of(transaction).await?;
-        if !fits || !recoveries.lead_to(branch) {
+        if !self.is_whole(&recoveries).await? {
             return Err(StartError::Configuration(NAME_OF_A_COPY.to_owned()).into());
         }
         let fence = fencing::said(transaction, (&recoveries, self.limits), n_steps).await?;
@@ -360,7 +366,7 @@ impl Recovery<'_> {
         };
         raised.raise_all().await?;
         let mut outcome = raised.outcome;
-        if outcome.n_sequences == 0 && !recoveries.concerning(Some(name)).is_unsettled() {
+        if outcome.n_sequences == 0 && !recoveries.leave_unknown(name, meta.births_after) {
             outcome.is_nowhere = true;
             return Ok(outcome);
         }
@@ -387,11 +393,21 @@ impl Recovery<'_> {
         Ok(outcome)
     }
 
+    /// Returns whether the database is where it was stamped, and has all its recoveries, as far as
+    /// it shows that.
+    pub(super) async fn is_whole(&self, recoveries: &Recoveries) -> Result<bool, DbErr> {
+        let verdict = fencing::verdict(self.transaction, self.mark).await?;
+        let fits = self.mark.is_none() || matches!(verdict, StampVerdict::Fits(_));
+        let branch = lineage::branch_of(self.transaction).await?;
+        Ok(fits && recoveries.lead_to(branch))
+    }
+
     /// Lets the server stamp the database, which has lost nothing.
     ///
     /// If it is stamped already, the word is about the last fence, and ends what waits for an
-    /// operator. If not, the word is about the present server alone. What waits since an earlier
-    /// failover goes on waiting.
+    /// operator. If not, the word is about the present server alone, and what waits since an earlier
+    /// failover goes on waiting. So it is if several databases count together, because the word may
+    /// be about another one of them.
     ///
     /// # Errors
     /// It has no stamp: it is older than its stamp, or has lost it.
@@ -405,7 +421,7 @@ impl Recovery<'_> {
         };
         let verdict = fencing::verdict(transaction, self.mark).await?;
         let is_whole = recoveries.lead_to(Some(branch)) && !is_of_older(meta);
-        let is_settled = !recoveries.concerning(None).is_unsettled();
+        let is_settled = meta.stripe_n > 1 || !recoveries.concerning(None).is_unsettled();
         let waiting = fencing::waiting(transaction).await?;
         let outcome = if is_whole && (is_settled || !matches!(verdict, StampVerdict::Fits(_))) {
             lineage::stamp_in(transaction, self.mark, branch).await?;
@@ -413,11 +429,7 @@ impl Recovery<'_> {
         } else {
             self.say((meta, recoveries), 0).await?
         };
-        Ok(Recovered {
-            n_unknown: u64::try_from(waiting.len()).unwrap_or(u64::MAX),
-            unknown: waiting.into_iter().take(MAX_NAMED).collect(),
-            ..outcome
-        })
+        Ok(outcome.naming(waiting))
     }
 
     /// Raises all counters, gives up what was returned or leased, and stamps the database for a new

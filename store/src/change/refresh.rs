@@ -83,6 +83,8 @@ pub(crate) struct Refresher {
     /// Every change up to this `definitions_version` was passed on, or was made before the first
     /// contact.
     told_up_to: i64,
+    /// The last recovery that an operator has ended for new counters, as `meta.births_after` gave it.
+    births_after: Option<i64>,
     /// The installation of this database; empty before the first contact.
     cluster_id: String,
     deleted_old_at: Option<Instant>,
@@ -117,13 +119,14 @@ impl Refresher {
             interval: settings.definition_refresh / 2,
             time_limit: settings.statement.timeout + settings.statement.acquire,
             told_up_to: 0,
+            births_after: None,
             cluster_id: String::new(),
             deleted_old_at: None,
             has_complained: false,
             stamp: StampCheck::new(
                 (&database.connection, &database.heartbeat),
-                settings,
-                database.unfenced.is_none(),
+                (settings, database.unfenced.is_none()),
+                &database.counted,
             ),
             fences: SelfFencing::of(database, target),
             fence_from: Instant::now(),
@@ -214,6 +217,10 @@ impl Refresher {
             establishing.await?;
         }
         self.heartbeat.fits(branch);
+        if read.meta.births_after != self.births_after {
+            self.births_after = read.meta.births_after;
+            self.heartbeat.births_have_ended();
+        }
         Ok(())
     }
 

@@ -22,7 +22,8 @@ use odometer_core::{
 use odometer_database::{session::DatabaseTransaction, start_error::StartError};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder,
+    QuerySelect, UpdateMany,
     sea_query::{CaseStatement, Expr, ExprTrait},
 };
 
@@ -31,6 +32,7 @@ use crate::{
     installation_id,
     rows::{
         catalog::{self, LIVE, NO_PERIOD},
+        counter::leased_from_now,
         payment::limit_of,
     },
 };
@@ -41,7 +43,18 @@ const PAGE: u64 = 1000;
 /// of the recovery. So nothing that was remembered from the time before fits any more.
 pub(crate) const VERSIONS: i64 = 1 << 40;
 /// Bounds the exhausted sequences that are named.
-pub(crate) const MAX_NAMED: usize = 1000;
+const MAX_NAMED: usize = 1000;
+
+impl Recovered {
+    /// Names the sequences that waited for an operator before.
+    pub(super) fn naming(self, waiting: Vec<String>) -> Self {
+        Self {
+            n_unknown: u64::try_from(waiting.len()).unwrap_or(u64::MAX),
+            unknown: waiting.into_iter().take(MAX_NAMED).collect(),
+            ..self
+        }
+    }
+}
 
 /// A raising of all counters that is under way.
 pub(crate) struct RaisedCounters<'a> {
@@ -56,6 +69,8 @@ pub(crate) struct RaisedCounters<'a> {
     /// what was lost since is not known, so a counter that waits for an operator still does.
     pub(crate) is_again: bool,
     pub(crate) stripe: Stripe,
+    /// Whether Redis counts in front of the database.
+    pub(crate) has_redis: bool,
     /// The least version of each counter afterwards.
     pub(crate) version: i64,
     /// The longest time that the existing sequences reserve ahead.
@@ -159,6 +174,7 @@ impl<'a> RaisedCounters<'a> {
             only: None,
             is_again: false,
             stripe: installation_id::of(meta),
+            has_redis: meta.redis.is_some(),
             version,
             longest_hold: Duration::ZERO,
             outcome: Recovered::default(),
@@ -274,7 +290,7 @@ impl<'a> RaisedCounters<'a> {
         let issuing = rise.issuing(names).add(is_busy().not());
         self.note_rises(rise, length, issuing, ends).await?;
         self.risen(rise, length)
-            .col_expr(paced_until, Expr::val(rested.paced_until_us))
+            .col_expr(paced_until, paid(rested))
             .filter(counter::Column::Sequence.is_in(names))
             .filter(is_busy().not())
             .exec(self.transaction)
@@ -301,7 +317,7 @@ impl<'a> RaisedCounters<'a> {
                 .add(this.clone());
             self.note_rises(rise, length, issuing, ends).await?;
             self.risen(rise, length)
-                .col_expr(paced_until, Expr::val(raised.paced_until_us))
+                .col_expr(paced_until, paid(raised))
                 .filter(this)
                 .exec(self.transaction)
                 .await?;
@@ -404,19 +420,43 @@ impl<'a> RaisedCounters<'a> {
             .case(version().lt(least).and(is_used), least.saturating_add(1))
             .case(version().lt(least), least)
             .finally(version().add(VERSIONS));
-        counter::Entity::update_many()
+        let update = counter::Entity::update_many()
             // Comes before the revision, because MySQL reads the columns that are set already.
             .col_expr(counter::Column::Version, risen_version.into())
             .col_expr(
                 counter::Column::Revision,
                 risen(counter::Column::Revision).into(),
             )
-            // The number rises as far as that of counters that are created from now on.
-            .col_expr(
-                counter::Column::Window,
-                risen(counter::Column::Window).into(),
-            )
-            .col_expr(counter::Column::WindowOpen, Expr::val(false))
+            .col_expr(counter::Column::WindowOpen, Expr::val(false));
+        self.next_window(update, risen(counter::Column::Window).into())
+    }
+
+    /// Lets the next window follow those that lost commits opened: above their numbers, and after
+    /// their leases.
+    fn next_window(
+        &self,
+        update: UpdateMany<counter::Entity>,
+        number: Expr,
+    ) -> UpdateMany<counter::Entity> {
+        // The number rises as far as that of counters that are created from now on.
+        let update = match faults::is(Fault::FenceKeepsWindows) {
+            true => update,
+            false => update.col_expr(counter::Column::Window, number),
+        };
+        if self.fence.is_said || !self.has_redis {
+            // An operator stops the replicas before.
+            return update;
+        }
+        let latest = leased_from_now(self.transaction.get_database_backend());
+        update.col_expr(counter::Column::WindowLeasedUntil, latest)
+    }
+}
+
+/// Returns the time up to which the limit of a counter is used after a fence.
+fn paid(raised: Paced) -> Expr {
+    match faults::is(Fault::FullBucket) {
+        true => Expr::col(counter::Column::PacedUntilUs),
+        false => Expr::val(raised.paced_until_us),
     }
 }
 

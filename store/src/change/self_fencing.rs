@@ -15,7 +15,8 @@ use odometer_database::{
     session::DatabaseConnection, start_error::StartError, target::Target,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect, sea_query::Expr,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    sea_query::{Expr, Query},
 };
 
 use super::{
@@ -27,7 +28,6 @@ use crate::{
     heartbeat::Heartbeat,
     identity::DatabaseIdentity,
     meta_row,
-    redis::agreement::Agreement,
     settings::{FailoverLimits, StoreLimits},
 };
 
@@ -55,6 +55,8 @@ pub(crate) struct SelfFencing {
     identity: DatabaseIdentity,
     limits: StoreLimits,
     silence: Silence,
+    /// Whether a line of the log has said that the database is disarmed.
+    is_told: bool,
 }
 
 impl SelfFencing {
@@ -64,6 +66,7 @@ impl SelfFencing {
             identity: database.identity.clone(),
             limits: database.settings.clone(),
             silence: Silence::default(),
+            is_told: false,
         }
     }
 
@@ -116,11 +119,22 @@ impl SelfFencing {
         }
     }
 
+    fn tell_that_it_is_disarmed(&mut self) {
+        if !std::mem::replace(&mut self.is_told, true) {
+            tracing::warn!(
+                target: TARGET,
+                store = &*self.identity.label.store,
+                "after a failover the database is left to an operator: `odometer migrate --disarm` \
+                 has run; `odometer migrate --arm` takes that back"
+            );
+        }
+    }
+
     /// Arms the database as soon as no older program uses it, and takes the rows of older programs
     /// that come back later. Without its row such a program reserves nothing.
     ///
     /// A store whose databases are not fenced is not armed, so that it can go back to an older
-    /// program.
+    /// program. Neither is one that an operator has [disarmed](super::disarming).
     ///
     /// # Errors
     /// The database failed. Call this again.
@@ -132,15 +146,23 @@ impl SelfFencing {
     ) -> Result<(), StatementFailure> {
         let bounds = &self.limits.statement;
         let until = Instant::now() + bounds.timeout + bounds.acquire;
+        let is_shared = is_shared(meta);
         if meta.armed_at.is_some() {
-            return connection.run(until, take_rows_of_older).await;
+            let taking = connection.run(until, |database| take_rows_of_older(database, is_shared));
+            return taking.await;
+        }
+        if meta.disarmed {
+            self.tell_that_it_is_disarmed();
+            return Ok(());
         }
         let is_lossless = self.limits.failover.is_lossless;
-        if !has_mark || is_lossless || meta.stripe_n > 1 || self.target.file.is_some() {
+        if !has_mark || is_lossless || self.target.file.is_some() {
             return Ok(());
         }
         let older = connection
-            .run(until, async |database| older_beats(&database).await)
+            .run(until, async move |database| {
+                older_beats(&database, is_shared).await
+            })
             .await?;
         if self.silence.lasts(&older, Instant::now()) {
             let arming = connection.run(until, |database| arm(database, older));
@@ -204,16 +226,28 @@ impl Silence {
     }
 }
 
-fn is_older() -> Expr {
-    replica::Column::KnowsFences.eq(false)
+/// Returns whether other databases count together with this one, or Redis counts in front of it.
+fn is_shared(meta: &meta::Model) -> bool {
+    meta.stripe_n > 1 || meta.redis.is_some()
+}
+
+/// Finds the programs that do not know how such a database is fenced.
+fn is_older(is_shared: bool) -> Expr {
+    match is_shared {
+        true => replica::Column::KnowsSharing.eq(false),
+        false => replica::Column::KnowsFences.eq(false),
+    }
 }
 
 /// Returns the heartbeats of older programs that have not been silent for weeks.
-async fn older_beats(database: &impl ConnectionTrait) -> Result<OlderBeats, DbErr> {
+async fn older_beats(
+    database: &impl ConnectionTrait,
+    is_shared: bool,
+) -> Result<OlderBeats, DbErr> {
     let beats: Vec<(String, i64)> = replica::Entity::find()
         .select_only()
         .columns([replica::Column::Holder, replica::Column::Beat])
-        .filter(is_older())
+        .filter(is_older(is_shared))
         .filter(replica::Column::Beat.gte(0))
         .into_tuple()
         .all(database)
@@ -226,19 +260,29 @@ async fn older_beats(database: &impl ConnectionTrait) -> Result<OlderBeats, DbEr
 ///
 /// The rows are looked for first: on MySQL and MariaDB a deletion locks each row that it looks at,
 /// and reservations wait for that.
-async fn take_rows_of_older(database: DatabaseConnection) -> Result<(), DbErr> {
+async fn take_rows_of_older(database: DatabaseConnection, is_shared: bool) -> Result<(), DbErr> {
     let holders: Vec<String> = replica::Entity::find()
         .select_only()
         .column(replica::Column::Holder)
-        .filter(is_older())
+        .filter(is_older(is_shared))
         .into_tuple()
         .all(&database)
         .await?;
-    if !holders.is_empty() {
-        let of_older = replica::Entity::delete_many().filter(is_older());
-        let of_older = of_older.filter(replica::Column::Holder.is_in(holders));
-        of_older.exec(&database).await?;
+    if holders.is_empty() {
+        return Ok(());
     }
+    // It may have been disarmed since it was read.
+    let is_armed = Query::select()
+        .expr(Expr::val(1))
+        .from(meta::Entity)
+        .and_where(meta::Column::ArmedAt.is_not_null())
+        .to_owned();
+    replica::Entity::delete_many()
+        .filter(is_older(is_shared))
+        .filter(replica::Column::Holder.is_in(holders))
+        .filter(Expr::exists(is_armed))
+        .exec(&database)
+        .await?;
     Ok(())
 }
 
@@ -246,13 +290,17 @@ async fn take_rows_of_older(database: DatabaseConnection) -> Result<(), DbErr> {
 async fn arm(database: DatabaseConnection, beats: OlderBeats) -> Result<(), DbErr> {
     let transaction = database.begin_read_committed().await?;
     let meta = meta_row::lock_exclusively(&transaction).await?;
-    let is_silent = older_beats(&transaction).await? == beats;
-    let is_fenced = !Agreement::read(&transaction).await?.names_servers();
-    if meta.armed_at.is_none() && is_silent && is_fenced {
-        let of_older = replica::Entity::delete_many().filter(is_older());
+    let is_shared = is_shared(&meta);
+    let is_silent = older_beats(&transaction, is_shared).await? == beats;
+    if meta.armed_at.is_none() && !meta.disarmed && is_silent {
+        let of_older = replica::Entity::delete_many().filter(is_older(is_shared));
         of_older.exec(&transaction).await?;
         let now = database_clock::now(transaction.get_database_backend());
-        let compatible_from = Ord::max(meta.compatible_from, migration::FENCE);
+        let oldest = match is_shared {
+            true => migration::DISARMING,
+            false => migration::FENCE,
+        };
+        let compatible_from = Ord::max(meta.compatible_from, oldest);
         meta::Entity::update_many()
             .col_expr(meta::Column::ArmedAt, now)
             .col_expr(meta::Column::CompatibleFrom, Expr::val(compatible_from))

@@ -3,7 +3,11 @@
 use std::borrow::Cow;
 
 use entity::{counter, meta};
-use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
+use odometer_core::{
+    definition::Definition,
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
 use odometer_database::session::DatabaseTransaction;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
@@ -74,7 +78,8 @@ impl Writing<'_> {
         if !key.period.is_none() && part.counter.is_none() {
             self.create(&key).await?;
         }
-        let is_counted = part.counter.is_some() || !key.period.is_none();
+        let is_raised = after.floor > after.definition.start;
+        let is_counted = part.counter.is_some() || !key.period.is_none() || is_raised;
         let payment = match is_counted {
             true => self.write_counter(&key).await?,
             false => None,
@@ -112,7 +117,7 @@ impl Writing<'_> {
     /// Creates a counter that this database does not have yet.
     async fn create(&self, key: &CounterKey) -> Result<(), DbErr> {
         let (part, after) = (self.part, &self.decision.altered.after);
-        let first = part.baseline.first_in(&self.counted, &key.period);
+        let first = self.first_in(&key.period);
         let mut new_counter = NewCounter::at(first, &after.definition, part.stripe, &part.baseline);
         if key.period == after.period {
             new_counter.floor = new_counter.floor.max(after.floor);
@@ -121,15 +126,27 @@ impl Writing<'_> {
         new_counter.insert(self.transaction, key).await
     }
 
+    /// Returns where a counter begins that this database does not have, but others may have.
+    fn first_in(&self, period: &Period) -> i64 {
+        let altered = &self.decision.altered;
+        let before = altered.before.as_ref();
+        let floor = before.filter(|before| before.period == *period);
+        let floor = floor.map_or(self.counted.start, |before| before.floor);
+        (self.part.baseline).first_in_from(&self.counted, period, floor)
+    }
+
     /// Sets the act's counter to this database's first number at or above both the floor and the
     /// present value. Returns the payment for what it skips.
     async fn write_counter(&self, key: &CounterKey) -> Result<Option<Payment>, DbErr> {
         let after = &self.decision.altered.after;
-        let now = match self.part.counter {
-            Some(counter) => counter.seen.next_value,
-            None => (self.part.baseline).first_in(&self.counted, &key.period),
+        let (now, least) = match self.part.counter {
+            Some(counter) => (counter.seen.next_value, counter.seen.next_value),
+            None => (
+                (self.part.baseline).first_in(&self.counted, &key.period),
+                self.first_in(&key.period),
+            ),
         };
-        let next_value = self.at_or_above(now.max(after.floor))?;
+        let next_value = self.at_or_above(least.max(after.floor))?;
         let n_skipped = self.counted.left(now) - self.counted.left(next_value);
         let payment = Payment::of(&after.definition, n_skipped).filter(|_| n_skipped > 0);
         counters::set(self.transaction, key, next_value, after).await?;

@@ -252,7 +252,7 @@ impl Writer {
         abandoned(AbandonedCause::Uncertain).increment(n_lost);
         abandoned(AbandonedCause::Recovered).increment(n_recovered);
         if n_recovered > 0 {
-            tracing::warn!(
+            tracing::debug!(
                 target: TARGET,
                 numbers = n_recovered,
                 "these numbers were reserved before the store went back or was recovered: they \

@@ -14,14 +14,11 @@ use odometer_core::definition::Order;
 use odometer_database::retry::AttemptError;
 use odometer_process::faults::{self, Fault};
 
-use super::{
-    row,
-    strict_reservation::StrictReservation,
-    window::{LEASE_MS, OpenWindow},
-};
+use super::{row, strict_reservation::StrictReservation, window::OpenWindow};
 use crate::{
     error::{Attempted, StoreError, survive},
     reservation::{counter_read::StrictIn, request::Reserved},
+    rows::counter::LEASE_MS,
 };
 
 /// After this many failures of Redis in one reservation, the window is closed although Redis

@@ -11,13 +11,12 @@ use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QuerySelect, UpdateMany,
-    sea_query::{CaseStatement, Expr, ExprTrait},
+    sea_query::{Expr, ExprTrait},
 };
 
 use crate::meta_row;
-use crate::redis::window::LEASE_MS;
 use crate::reservation::pace::Bucket;
-use crate::rows::counter::{self as counter_row, GuardedCounter, add_one};
+use crate::rows::counter::{self as counter_row, GuardedCounter, add_one, leased_from_now};
 use crate::rows::payment::Payment;
 
 impl GuardedCounter {
@@ -67,15 +66,10 @@ impl GuardedCounter {
         database: DatabaseConnection,
         window: i64,
     ) -> Result<bool, DbErr> {
-        let until =
-            || database_clock::now(database.get_database_backend()).add(i64::from(LEASE_MS));
-        let column = || Expr::col(counter::Column::WindowLeasedUntil);
-        let latest = CaseStatement::new()
-            .case(column().lt(until()), until())
-            .finally(column());
+        let latest = leased_from_now(database.get_database_backend());
         let update = self
             .update_open(window)
-            .col_expr(counter::Column::WindowLeasedUntil, latest.into());
+            .col_expr(counter::Column::WindowLeasedUntil, latest);
         Ok(update.exec(&database).await?.rows_affected == 1)
     }
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::scripts::WindowState;
-use crate::{error::StoreError, outcome::Resolved};
+use crate::{error::StoreError, outcome::Resolved, rows::counter::LEASE_MS};
 
 /// A lease ends this much earlier here than in the database, because the two clocks may run at
 /// different speeds.
@@ -393,9 +393,6 @@ pub(crate) enum Fallen {
 
 /// A permit for something that only one task does at a time. Dropping it gives it back.
 pub(crate) type TaskPermit = OwnedMutexGuard<()>;
-
-/// How long a lease of a window lasts from the statement that took it, in milliseconds.
-pub(crate) const LEASE_MS: u32 = 800;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]

@@ -235,8 +235,8 @@ impl<'a> Reservation<'a> {
         if let Some(adopted) = self.adopt(&known, guard).await? {
             return Ok(adopted);
         }
-        let (first, left, step) = self.place(&known);
-        let granted = match self.granted(&known.definition, left) {
+        let place = self.place(&known);
+        let granted = match self.granted(&known.definition, place.left) {
             Ok(granted) => granted,
             Err(StoreError::Exhausted { .. } | StoreError::TooLarge { .. })
                 if self.is_only_remembered() =>
@@ -249,9 +249,11 @@ impl<'a> Reservation<'a> {
             Err(error) => return Err(error.into()),
         };
         let granted = self.within_limit(&known.definition, granted).await?;
-        let block = Block::new(first, granted.count, step)
+        let place = self.paid(&known.definition, place, granted.count);
+        let block = Block::new(place.first, granted.count, place.step)
             .map_err(|error| StoreError::Broken(error.to_string()))?;
-        self.raise(guard, known, block, granted.why).await
+        let reserving = (block, place.n_paid);
+        self.raise(guard, known, reserving, granted.why).await
     }
 
     /// Returns whether the counter is only remembered: it was read neither for this reservation nor

@@ -69,6 +69,7 @@ impl Reservation<'_> {
         let creation = PeriodCreation {
             key: self.counter.clone(),
             above: self.request.last_seen.map_or(0, |seen| seen.next_value),
+            floor: self.constraints.floor,
             most_keys: (definition.period == PeriodKind::Keyed).then_some(most_keys),
             stripe: self.database.stripe,
             guard: guard.clone(),
@@ -121,6 +122,8 @@ struct PeriodCreation {
     /// The high-water mark that this process saw before a recovery. The counter is not created if
     /// it would begin below this number.
     above: i64,
+    /// The floor that other databases of the store have of it.
+    floor: Option<i64>,
     /// The limit of keys for one sequence; `None` if its periods are those of the calendar.
     most_keys: Option<u64>,
     stripe: Stripe,
@@ -150,7 +153,8 @@ impl PeriodCreation {
             return Ok(Creation::Contradicted);
         };
         let counted = self.stripe.view(&definition);
-        let first = baseline.first_in(&counted, &self.key.period);
+        let floor = self.floor.unwrap_or(counted.start);
+        let first = baseline.first_in_from(&counted, &self.key.period, floor);
         if baseline.is_unknown_in(&counted, &self.key.period) {
             return Ok(Creation::Waits);
         }

@@ -81,7 +81,7 @@ impl Reservation<'_> {
             .map_err(|error| StoreError::Broken(error.to_string()))?;
         if faults::is(Fault::NoConditions) {
             return self
-                .raise(guard, known, expected, SizeReason::Waiting)
+                .raise(guard, known, (expected, 0), SizeReason::Waiting)
                 .await;
         }
         let addition = Addition {

@@ -16,8 +16,10 @@ pub(crate) struct StripeConstraints {
     /// The definition that the members agreed on. If this member has another one, nothing is
     /// reserved.
     pub(crate) agreed: Option<Agreed>,
-    /// A lower bound for the block's first number. It makes a member that was away catch up with
-    /// the others.
+    /// A lower bound for the block's first number: nothing below the floor of a change is given.
+    pub(crate) floor: Option<i64>,
+    /// The number from which the block should begin. It makes a member that was away catch up with
+    /// the others, as far as the speed limit allows.
     pub(crate) level: Option<i64>,
     /// Whether a broken connection ends the reservation, or a speed limit that allows too few
     /// numbers now, because another member can be asked at once.

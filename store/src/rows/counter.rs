@@ -2,12 +2,16 @@
 
 use entity::counter;
 use odometer_core::period::CounterKey;
+use odometer_database::database_clock;
 use sea_orm::{
-    ColumnTrait, EntityTrait, FromQueryResult, QueryFilter, Select, UpdateMany,
-    sea_query::{Expr, ExprTrait},
+    ColumnTrait, DbBackend, EntityTrait, FromQueryResult, QueryFilter, Select, UpdateMany,
+    sea_query::{CaseStatement, Expr, ExprTrait},
 };
 
 use crate::guard::HeartbeatGuard;
+
+/// How long a lease of a window lasts from the statement that took it, in milliseconds.
+pub(crate) const LEASE_MS: u32 = 800;
 
 /// A counter as it was last seen. Both values only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromQueryResult)]
@@ -45,6 +49,14 @@ pub(crate) struct WindowRow {
     /// Whether numbers of this window may be issued.
     #[sea_orm(from_alias = "window_open")]
     pub(crate) is_open: bool,
+}
+
+/// Returns when the leases of a window end if one of them is taken now: the latest end counts.
+pub(crate) fn leased_from_now(backend: DbBackend) -> Expr {
+    let until = || database_clock::now(backend).add(i64::from(LEASE_MS));
+    let column = || Expr::col(counter::Column::WindowLeasedUntil);
+    let latest = CaseStatement::new().case(column().lt(until()), until());
+    latest.finally(column()).into()
 }
 
 /// Returns a query that reads one counter.

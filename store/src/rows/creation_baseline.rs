@@ -16,7 +16,12 @@ use sea_orm::{
     sea_query::{Expr, Query},
 };
 
-use crate::{fences::Recoveries, guard::HeartbeatGuard, meta_row, rows::payment::limit_of};
+use crate::{
+    fences::{Recoveries, is_unsettled},
+    guard::HeartbeatGuard,
+    meta_row,
+    rows::{counter::LEASE_MS, payment::limit_of},
+};
 
 /// Sets how many versions of a counter belong to each millisecond between two recoveries. They are
 /// enough that no version that was ever seen comes again.
@@ -31,9 +36,15 @@ pub(crate) struct CreationBaseline {
     /// How many steps all recoveries together have skipped beyond what was computed.
     recovered_skip: i64,
     recovered_at: Option<i64>,
+    births_after: Option<i64>,
+    /// Which Redis servers count in front of the database.
+    redis: Option<String>,
     /// The recoveries of this version of the program.
     #[sea_orm(skip)]
     recoveries: Arc<Recoveries>,
+    /// What a new counter skips.
+    #[sea_orm(skip)]
+    fences: Vec<Fence>,
     /// How many steps programs before schema 7 skipped.
     #[sea_orm(skip)]
     n_older: u64,
@@ -49,6 +60,8 @@ impl CreationBaseline {
         let mut baseline = Self {
             recovered_skip: meta.recovered_skip,
             recovered_at: meta.recovered_at,
+            births_after: meta.births_after,
+            redis: meta.redis.clone(),
             ..Self::default()
         };
         // A database that was never recovered has none.
@@ -79,6 +92,7 @@ impl CreationBaseline {
         query
             .column(meta::Column::RecoveredSkip)
             .expr_as(Expr::col(meta::Column::RecoveredAt), "recovered_at")
+            .columns([meta::Column::BirthsAfter, meta::Column::Redis])
             .from(meta::Entity)
             .and_where(meta::Column::Id.eq(1))
             .and_where(guard.holds());
@@ -101,26 +115,35 @@ impl CreationBaseline {
 
     /// Leaves the recoveries out that raised other sequences alone.
     fn of_sequence(self, name: &SequenceName) -> Self {
+        let name = name.as_str();
         Self {
-            recoveries: Arc::new(self.recoveries.concerning(Some(name.as_str()))),
+            fences: self.recoveries.for_births(name, self.births_after),
+            recoveries: Arc::new(self.recoveries.concerning(Some(name))),
             ..self
         }
     }
 
     /// Returns where a sequence begins that is created now. It may have existed before one of the
     /// recoveries. So it begins as far above its start as the recoveries together would have raised
-    /// it.
+    /// it, unless an operator has said that no counter was lost. What programs before schema 7
+    /// skipped always counts.
     pub(crate) fn first(&self, definition: &Definition) -> i64 {
+        self.first_above(definition, definition.start)
+    }
+
+    /// Does the same for a sequence that begins at one of its numbers, as other databases say.
+    fn first_above(&self, definition: &Definition, begin: i64) -> i64 {
         let born = self.fenced(definition).map(|born| born.n_reserved);
-        let n_skipped = born.unwrap_or_else(|| self.recoveries.n_steps());
-        definition.skipped(definition.start, n_skipped.saturating_add(self.n_older))
+        let n_steps = || self.fences.iter().map(|fence| fence.n_steps);
+        let n_skipped = born.unwrap_or_else(|| n_steps().fold(0, u64::saturating_add));
+        definition.skipped(begin, n_skipped.saturating_add(self.n_older))
     }
 
     /// Returns where the recoveries lead a counter that is created now. `None` if it has no speed
     /// limit.
     fn fenced(&self, definition: &Definition) -> Option<Paced> {
         let limit = limit_of(definition)?;
-        Some(Fence::birth(limit, &self.recoveries.fences()))
+        Some(Fence::birth(limit, &self.fences))
     }
 
     /// Returns up to when the speed limit counts as used of a counter that is created now (Unix µs).
@@ -129,11 +152,19 @@ impl CreationBaseline {
         born.map_or(0, |born| born.paced_until_us.max(0))
     }
 
+    /// Returns when the leases of windows end that a counter which is created now may have had in
+    /// lost commits (Unix ms).
+    pub(crate) fn window_leased_until(&self) -> i64 {
+        let fenced_at = self.recoveries.last_computed_at();
+        let fenced_at = fenced_at.filter(|_| self.redis.is_some());
+        fenced_at.map_or(0, |at| at.saturating_add(LEASE_MS.into()))
+    }
+
     /// Returns whether nobody knows where a counter begins that is created now: the database may
     /// have lost it, and its range is too short for a speed limit.
     pub(crate) fn is_unknown(&self, definition: &Definition) -> bool {
         let has_limit = definition.limit.is_some();
-        self.recoveries.is_unsettled() && !has_limit && definition.kind != Kind::Snowflake
+        is_unsettled(&self.fences) && !has_limit && definition.kind != Kind::Snowflake
     }
 
     /// Returns whether nobody knows where the counter of a period, or of none, begins that is
@@ -147,11 +178,23 @@ impl CreationBaseline {
     /// its start if nobody can have had a number of the period before the last recovery. Otherwise
     /// it begins like [`CreationBaseline::first`].
     pub(crate) fn first_in(&self, definition: &Definition, period: &Period) -> i64 {
+        self.first_in_from(definition, period, definition.start)
+    }
+
+    /// Does the same for a counter that other databases have, with this floor. In lost commits it
+    /// may have begun at the floor here, too.
+    pub(crate) fn first_in_from(
+        &self,
+        definition: &Definition,
+        period: &Period,
+        floor: i64,
+    ) -> i64 {
+        let begin = definition.first_from(floor).unwrap_or(definition.start);
         let is_new = || self.is_after_recovery(definition, period);
         if !period.is_none() && (is_new() || faults::is(Fault::RecreatedAtStart)) {
-            definition.start
+            begin
         } else {
-            self.first(definition)
+            self.first_above(definition, begin)
         }
     }
 
@@ -202,4 +245,22 @@ impl CreationBaseline {
 /// Returns the lowest version that a counter can have after a recovery at this time (Unix ms).
 pub(crate) fn version_at(recovered_at: i64) -> i64 {
     recovered_at.saturating_mul(VERSIONS_EACH_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fences::tests::{computed, recoveries};
+
+    #[test]
+    fn a_lost_window_may_be_leased_only_if_redis_counts() {
+        let baseline = |redis: Option<&str>| CreationBaseline {
+            redis: redis.map(str::to_owned),
+            recoveries: Arc::new(recoveries([computed(1000, 5)])),
+            ..CreationBaseline::default()
+        };
+        let leased_until = 1000 + i64::from(LEASE_MS);
+        assert_eq!(baseline(Some("r1")).window_leased_until(), leased_until);
+        assert_eq!(baseline(None).window_leased_until(), 0);
+    }
 }

@@ -27,6 +27,7 @@ pub(crate) struct NewCounter {
     pub(crate) version: i64,
     stripe_count: i32,
     paced_until_us: i64,
+    window_leased_until: i64,
 }
 
 impl NewCounter {
@@ -42,6 +43,7 @@ impl NewCounter {
             version: baseline.version(),
             stripe_count: i32::from(stripe.n()),
             paced_until_us: baseline.paced_until_us(definition),
+            window_leased_until: baseline.window_leased_until(),
         }
     }
 
@@ -78,7 +80,7 @@ impl NewCounter {
             // No window that stood in Redis before a recovery has this number.
             window: self.version,
             window_open: false,
-            window_leased_until: 0,
+            window_leased_until: self.window_leased_until,
             // Nobody remembers this revision of an earlier counter with this name.
             revision: self.version,
             version: self.version,

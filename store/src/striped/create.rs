@@ -72,7 +72,9 @@ impl Store {
                         continue;
                     }
                 }
-                MajorityAnswer::Begun(found) => self.go_on(name, &found, &answers, until).await,
+                MajorityAnswer::Begun(found) => {
+                    self.go_on(name, &found, &answers, until).await?;
+                }
             }
             if let Some(agreed) = self.memory.agreed(name) {
                 return Ok(agreed);
@@ -218,6 +220,9 @@ impl Store {
 
     /// Creates a name in the members that answered, in their order. Says whether more than half of
     /// the members have it from here.
+    ///
+    /// # Errors
+    /// `WentBack` if too few members are left without those in which the name waits for an operator.
     async fn create_in_members(
         &self,
         name: &SequenceName,
@@ -228,6 +233,7 @@ impl Store {
         let is_loose = faults::is(Fault::LooseCreation);
         let key = CounterKey::whole(name.clone());
         let mut n_created = 0;
+        let mut waits = Ok(());
         for k in &answers.answered {
             let member = self.member(*k)?;
             let until = until.min(Instant::now() + LOOK);
@@ -247,12 +253,8 @@ impl Store {
                 Ok(Creation::Contradicted) => {
                     let _why = member.database.failed(&guard);
                 }
-                Ok(
-                    Creation::TooLow
-                    | Creation::Waits
-                    | Creation::MissingCounter
-                    | Creation::Refused(_),
-                ) => {
+                Ok(Creation::Waits) => waits = Err(member.database.heartbeat.name_waits(name)),
+                Ok(Creation::TooLow | Creation::MissingCounter | Creation::Refused(_)) => {
                     return Err(StoreError::WentBack);
                 }
                 // Another process creates the name, perhaps with another definition. The next round
@@ -270,29 +272,45 @@ impl Store {
                 return Ok(true);
             }
         }
-        Ok(n_created * 2 > self.members.len())
+        let is_decided = n_created * 2 > self.members.len();
+        if !is_decided {
+            waits?;
+        }
+        Ok(is_decided)
     }
 
     /// Continues a creation that another process began. It repairs the members that answered and
     /// lack the name.
+    ///
+    /// # Errors
+    /// `WentBack` if too few members are left without those in which the name waits for an operator.
     async fn go_on(
         &self,
         name: &SequenceName,
         found: &MemberEntry,
         answers: &Answers,
         until: Instant,
-    ) {
+    ) -> Result<(), StoreError> {
         if found.is_claim() {
             // The next round looks at the outcome.
             let _seen_next = self.claim_in(name, &found.definition, answers).await;
-            return;
+            return Ok(());
         }
+        let mut n_able = answers.answered.len();
+        let mut waits = false;
         for k in &answers.answered {
             if answers.found.iter().any(|other| other.k == *k) {
                 continue;
             }
             // The next round looks at the outcome.
-            let _seen_next = self.repair(*k, name, (found, false), until).await;
+            if let Err(StoreError::WentBack) = self.repair(*k, name, (found, false), until).await {
+                n_able -= 1;
+                waits = true;
+            }
+        }
+        match waits && n_able * 2 <= self.members.len() {
+            true => Err(StoreError::WentBack),
+            false => Ok(()),
         }
     }
 }

@@ -30,7 +30,7 @@ const MAX_DOUBLINGS: u32 = 10;
 pub(crate) struct Member {
     pub(crate) database: Arc<Database>,
     is_passed_over: watch::Sender<bool>,
-    /// How often the member was passed over. What was known of its counters before may be old.
+    /// How often the member was passed over.
     n_outages: AtomicU64,
     /// How many failures there were since the member last did what it was asked for.
     n_failures: AtomicU32,
@@ -65,8 +65,11 @@ impl Member {
         self.database.is_up() && !self.database.heartbeat.has_gone_back()
     }
 
+    /// Returns how often the member was passed over, or recovered. What was known of its counters
+    /// before may be old.
     pub(crate) fn n_outages(&self) -> u64 {
-        self.n_outages.load(Ordering::Acquire)
+        let n_recoveries = self.database.heartbeat.n_recoveries();
+        (self.n_outages.load(Ordering::Acquire)).saturating_add(n_recoveries)
     }
 
     /// Notes that the member did not do what it was asked for, and passes it over.

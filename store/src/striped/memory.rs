@@ -32,8 +32,8 @@ pub(crate) struct CounterView {
     pub(crate) trusted: bool,
     /// Whether there may be returned blocks to adopt.
     pub(crate) adopts: bool,
-    /// How often the member had been passed over when the counter caught up with the other members,
-    /// and the version of the definition then.
+    /// How often the member had been passed over or recovered when the counter caught up with the
+    /// other members, and the version of the definition then.
     pub(crate) caught_up_in: Option<(u64, i64)>,
 }
 

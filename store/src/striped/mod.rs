@@ -28,7 +28,8 @@
 //! A database that was away has counted less than the others. Before its first use, and when it
 //! comes back, its counter catches up: it goes on above everything that the others are known to
 //! have reserved. The same conditional update does that, so it costs no further write. The numbers
-//! in between are a gap. A counter that would be at its end by that goes on where it is.
+//! in between are a gap. They are paid for within the speed limit, so a long way is made with
+//! several blocks. A counter that would be at its end by that goes on where it is.
 //!
 //! Which member is asked is decided in `health.rs` and in `walk.rs`; refills and leases go round
 //! the members in the same way. What all members must agree on is in `agreement.rs`, `create.rs`,

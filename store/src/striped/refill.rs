@@ -25,6 +25,15 @@ use crate::{
 /// The most tries in one member that is behind the other members.
 const MAX_TRIES: usize = 4;
 
+/// From where a block begins.
+struct Reached {
+    /// No number below it is given.
+    floor: Option<i64>,
+    /// The lowest number above all that the other members have reserved. `None` if there is nothing
+    /// to catch up with.
+    level: Option<i64>,
+}
+
 impl Store {
     /// Reserves a block: goes round the members, until one of them gives it.
     ///
@@ -98,12 +107,13 @@ impl Store {
             let view = self.memory.view(&request.key, k);
             let is_caught_up = view.caught_up_in == Some((n_outages, agreed.version));
             // Another member may answer slowly. That time does not count for this member.
-            let level = self
-                .catch_up_to(k, request, agreed, is_caught_up, self.part_of(k, until))
-                .await?;
+            let catching_up =
+                self.catch_up_to(k, request, agreed, is_caught_up, self.part_of(k, until));
+            let reached = catching_up.await?;
             let constraints = StripeConstraints {
                 agreed: Some(agreed.clone()),
-                level,
+                floor: reached.floor,
+                level: reached.level,
                 fails_fast: self.has_others(k),
             };
             let part = self.part_of(k, until);
@@ -113,7 +123,10 @@ impl Store {
             let outcome = reservation.constrained_by(constraints, part).run().await;
             drop(gauge);
             let error = match outcome {
-                Ok(reserved) => return Ok(self.note(k, n_outages, is_caught_up, reserved)),
+                Ok(reserved) => {
+                    let was_caught_up = (n_outages, is_caught_up);
+                    return Ok(self.note(k, was_caught_up, &reached, reserved));
+                }
                 Err(error) => error,
             };
             let may_be_mended = matches!(error, StoreError::Behind | StoreError::Retired);
@@ -152,11 +165,8 @@ impl Store {
         asked
     }
 
-    /// Returns the least number at which the block of a member begins. This is never below the
-    /// floor.
-    ///
-    /// After the member was away, and at its first use, the number is also not below what the other
-    /// members have reserved.
+    /// Returns from where the block of a member begins. After the member was away, and at its first
+    /// use, this is not below what the other members have reserved.
     ///
     /// # Errors
     /// `PeriodRemoved` if another member has removed the period.
@@ -167,16 +177,16 @@ impl Store {
         agreed: &Agreed,
         is_caught_up: bool,
         until: Instant,
-    ) -> Result<Option<i64>, StoreError> {
+    ) -> Result<Reached, StoreError> {
         let floor = request.known.as_ref().map(|known| known.floor);
+        let mut reached = Reached { floor, level: None };
         if is_caught_up || faults::is(Fault::NoCatchUp) {
-            return Ok(floor);
+            return Ok(reached);
         }
         let key = &request.key;
-        let remembered = self.reached_of(key, &agreed.definition, Some(k));
+        reached.level = self.reached_of(key, &agreed.definition, Some(k));
         let others = (0..self.members.len()).filter(|other| *other != k);
         let asking = others.map(|other| self.ask(other, key, until));
-        let mut read = None;
         for found in join_all(asking).await.into_iter().flatten().flatten() {
             if !agreed.is_like(&found.definition) {
                 continue;
@@ -186,15 +196,14 @@ impl Store {
                 return Err(StoreError::PeriodRemoved);
             }
             let stripe = self.member(found.k)?.database.identity.stripe;
-            let reached = found.entry.counter().map(|counter| {
+            if let Some(counter) = found.entry.counter() {
                 let next_value = counter.seen.next_value;
-                stripe
-                    .reached(&found.definition, next_value)
-                    .max(counter.floor)
-            });
-            read = read.max(reached);
+                let read = stripe.reached(&found.definition, next_value);
+                reached.level = reached.level.max(Some(read));
+                reached.floor = reached.floor.max(Some(counter.floor));
+            }
         }
-        Ok(floor.max(remembered).max(read))
+        Ok(reached)
     }
 
     /// Returns the lowest number above all numbers of a counter that this process knows to be
@@ -220,14 +229,18 @@ impl Store {
     fn note(
         &self,
         k: usize,
-        n_outages: u64,
-        was_caught_up: bool,
+        (n_outages, was_caught_up): (u64, bool),
+        reached: &Reached,
         mut reserved: Reserved,
     ) -> Reserved {
+        // An adopted block may lie below the other members' numbers, so it does not show that the
+        // member caught up.
+        let is_caught_up =
+            was_caught_up || (!reserved.adopted && self.has_caught_up(k, reached.level, &reserved));
         let known = &mut reserved.known;
         let (key, version) = (&reserved.key, known.definition_version);
         let (seen, revision, trusted) = (known.seen, known.revision, known.trusted);
-        let (more, is_adopted) = (reserved.more_to_adopt, reserved.adopted);
+        let more = reserved.more_to_adopt;
         self.memory.change(key, k, |view| {
             *view = CounterView {
                 seen: Some(seen),
@@ -235,12 +248,9 @@ impl Store {
                 definition_version: version,
                 trusted,
                 adopts: more,
-                // An adopted block may lie below the other members' numbers, so it does not show
-                // that the member caught up.
-                caught_up_in: if is_adopted && !was_caught_up {
-                    view.caught_up_in
-                } else {
-                    Some((n_outages, version))
+                caught_up_in: match is_caught_up {
+                    true => Some((n_outages, version)),
+                    false => view.caught_up_in,
                 },
             };
         });
@@ -259,6 +269,17 @@ impl Store {
         known.trusted = true;
         reserved.more_to_adopt = self.memory.any_adopts(key);
         reserved
+    }
+
+    /// Says whether a block begins at the level of the other members. If not, the speed limit held
+    /// the member back. A member that would be at its end by that has nothing to catch up with.
+    fn has_caught_up(&self, k: usize, level: Option<i64>, reserved: &Reserved) -> bool {
+        let Some(member) = self.members.get(k) else {
+            return false;
+        };
+        let counted = member.database.stripe.view(&reserved.known.definition);
+        let first = level.and_then(|level| counted.first_from(level));
+        first.is_none_or(|first| first <= reserved.block.first() || counted.exhausted(first))
     }
 
     /// Finds out what is decided of a name by now, and repairs a member that lacks it.

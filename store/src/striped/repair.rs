@@ -21,6 +21,7 @@ use crate::rows::{
     catalog::{self, CatalogEntry},
     counter::{find, update},
     creation_baseline::CreationBaseline,
+    payment::Payment,
     sequence::SequenceRow,
 };
 use crate::store::Store;
@@ -171,6 +172,11 @@ impl Repair {
             .col_expr(counter::Column::NextValue, Expr::val(next_value))
             .exec(transaction)
             .await?;
+        let n_left = |next_value| counted.left(next_value);
+        let n_skipped = n_left(counter.next_value).saturating_sub(n_left(next_value));
+        if let Some(payment) = Payment::of(definition, n_skipped).filter(|_| n_skipped > 0) {
+            counters::pay(transaction, &whole, payment).await?;
+        }
         Ok(Creation::Exists)
     }
 }

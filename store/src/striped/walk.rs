@@ -33,6 +33,9 @@ pub(crate) trait Refusal: Sized {
     /// Says whether the member did not do its work, so that it is passed over.
     fn is_failure(&self) -> bool;
 
+    /// Says whether the member lost commits. If it is well, this holds for one name of it.
+    fn is_loss(&self) -> bool;
+
     /// Returns what this refusal and a later one of the same weight say together.
     fn and(self, later: Self) -> Self;
 }
@@ -86,7 +89,8 @@ impl<'a, E: Refusal> Walk<'a, E> {
                 Ok(Some(given))
             }
             Err(error) => {
-                let is_failure = error.is_failure();
+                let is_of_name = error.is_loss() && !member.database.heartbeat.has_gone_back();
+                let is_failure = error.is_failure() && !is_of_name;
                 self.refused.note(error)?;
                 if is_failure {
                     member.fail();
@@ -160,10 +164,10 @@ impl Refusal for StoreError {
             Some(6)
         } else if matches!(self, Self::Deadline | Self::Behind) {
             Some(5)
-        } else if matches!(self, Self::Unavailable) {
-            Some(4)
         } else if matches!(self, Self::RateLimited { .. }) {
-            // Each member has a limit of its own.
+            // Each member has a limit of its own. This one answers, and gives numbers soon.
+            Some(4)
+        } else if matches!(self, Self::Unavailable) {
             Some(3)
         } else if matches!(self, Self::Broken(_) | Self::TooManyPeriods { .. }) {
             // These reasons hold in one member, and need not hold in another.
@@ -179,6 +183,10 @@ impl Refusal for StoreError {
 
     fn is_failure(&self) -> bool {
         matches!(self, Self::Unavailable | Self::Deadline | Self::WentBack)
+    }
+
+    fn is_loss(&self) -> bool {
+        matches!(self, Self::WentBack)
     }
 
     /// Numbers that are left in two members are left in the store. The largest range is the one
@@ -225,6 +233,10 @@ impl Refusal for LeaseError {
             self,
             Self::Unavailable | Self::Deadline | Self::MayHaveHappened | Self::WentBack
         )
+    }
+
+    fn is_loss(&self) -> bool {
+        matches!(self, Self::WentBack)
     }
 
     /// If both members will have an id, the earlier time counts.

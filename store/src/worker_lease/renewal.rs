@@ -110,9 +110,10 @@ impl Database {
         Ok(LeaseGrant::of(key, &written, &baseline))
     }
 
-    /// Ends a lease. The time from `unused_from_ms` on is free again, unless the lease may have
-    /// been renewed since the call began. If it may have been renewed, the id rests until all of
-    /// its time has passed.
+    /// Ends a lease. The time from `unused_from_ms` on is free again, unless the call meets a
+    /// renewal: the row is not as it was remembered, and may have been renewed since the call
+    /// began, or the row changes after a look at it. Then the id rests until all of its time has
+    /// passed. If nothing is remembered, a renewal from before the look counts as earlier.
     pub(crate) async fn give_back_lease(
         &self,
         key: &LeaseKey,

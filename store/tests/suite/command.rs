@@ -11,7 +11,7 @@ use odometer_store::{
     Act, Altered, ChangeRequest, Condition, Fallback, OpenFor, StartError, StoreError,
     StoreSettings, Stores, StoresSettings,
 };
-use odometer_tests::{Backend, TestDatabase, run};
+use odometer_tests::{Backend, TestDatabase, run, wait};
 
 use crate::{
     for_each_backend,
@@ -218,4 +218,27 @@ fn a_command_names_the_database_that_is_away() {
 /// A SQLite file that is not there yet.
 async fn database() -> TestDatabase {
     TestDatabase::empty(Backend::Sqlite).await
+}
+
+/// Says whether this process has a file open.
+fn is_open(path: &Path) -> bool {
+    let open = std::fs::read_dir("/proc/self/fd").expect("this is Linux");
+    let mut files = open.flatten().flat_map(|entry| entry.path().read_link());
+    files.any(|file| file == path)
+}
+
+/// The tasks of a store keep one another alive, and the connection to the database.
+#[test]
+fn a_store_that_is_dropped_closes_its_file() {
+    run(async {
+        let mut stage = Stage::new(Backend::Sqlite).await;
+        let file = stage.database.url.trim_start_matches("sqlite:").to_owned();
+        let file = Path::new(&file).canonicalize().expect("it is there");
+        assert!(is_open(&file), "vacuous: its name is not found");
+        stage.abandon();
+        wait::until("the file is closed", LIMIT, async || {
+            (!is_open(&file)).then_some(())
+        })
+        .await;
+    });
 }

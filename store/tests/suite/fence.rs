@@ -14,12 +14,14 @@ use crate::{
 
 /// Steps that an operator says were lost of one sequence.
 const SKIP: u64 = 1_000;
-const ARM: &str = "UPDATE meta SET armed_at = 1";
+pub(crate) const ARM: &str = "UPDATE meta SET armed_at = 1";
+/// How long a lease of a window lasts.
+const LEASE_MS: i64 = 800;
 /// Less time than any copy needs.
 const SHORTLY: Duration = Duration::from_millis(1);
 
 impl Stage {
-    async fn number(&self, query: &str) -> i64 {
+    pub(crate) async fn number(&self, query: &str) -> i64 {
         let number = self.database.number(query).await;
         number.expect("there is such a row")
     }
@@ -33,7 +35,7 @@ impl Stage {
     }
 
     /// Creates a sequence, and returns where it begins.
-    async fn is_born(&self, name: &str) -> i64 {
+    pub(crate) async fn is_born(&self, name: &str) -> i64 {
         let name = SequenceName::parse(name).expect("it is a name");
         let created = self.store().create(&name, &Arc::default(), None).await;
         created.expect("it is created").known.seen.next_value
@@ -75,6 +77,36 @@ async fn a_copy_is_fenced_above_what_its_limits_allowed(backend: Backend) {
     assert_eq!(highest_rise, fenced.highest_rise);
     let since_ms = told.lost_since_ms.expect("nobody said what was lost");
     assert!((1..=60_000).contains(&(told.at_ms - since_ms)), "{told:?}");
+}
+
+for_each_backend!(a_fence_leaves_no_window_of_redis_open);
+
+/// Checks that the next window has a number above all that lost commits can have opened, and that no
+/// number is given before their leases are over.
+async fn a_fence_leaves_no_window_of_redis_open(backend: Backend) {
+    let mut stage = Stage::impatient(backend).await;
+    stage.reserve(10, None).await.expect("a block");
+    stage.stop().await;
+    let window = match backend {
+        Backend::MariaDb => "`window`",
+        Backend::Postgres | Backend::Sqlite => "\"window\"",
+    };
+    stage.database.execute(ARM).await;
+    change_stamp(&stage, "server").await;
+    for counts_in_redis in [
+        "UPDATE meta SET redis = 'r1:6379/0 fallback=database'".to_owned(),
+        format!("UPDATE counter SET {window} = 7, window_open = TRUE"),
+    ] {
+        stage.database.execute(&counts_in_redis).await;
+    }
+    let fenced = recover_by(&stage.settings, Loss::Computed(FenceRequest::default())).await;
+    let fenced = fenced.expect("it is fenced");
+    let leased_until = fenced.recovered_at + LEASE_MS;
+    let closed = format!(
+        "SELECT COUNT(*) FROM counter WHERE window_open = FALSE AND {window} > 1000000 \
+         AND window_leased_until >= {leased_until}"
+    );
+    assert_eq!(stage.number(&closed).await, 1);
 }
 
 for_each_backend!(a_word_about_one_sequence_is_kept_and_begins_a_branch);

@@ -12,9 +12,11 @@
 )]
 
 mod adopt;
+mod births;
 mod change;
 mod command;
 mod create;
+mod disarm;
 mod fence;
 mod lease;
 mod lease_reach;
@@ -23,6 +25,7 @@ mod members;
 mod recover;
 mod reserve;
 mod restart;
+mod since;
 mod stage;
 mod statements;
 

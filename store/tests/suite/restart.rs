@@ -39,6 +39,11 @@ pub(crate) async fn armed(backend: Backend) -> Stage {
     stage
 }
 
+/// How many starts are counted as vouched for. A SQLite file is not fenced, so each start is trusted.
+fn of_one_that_is_fenced(backend: Backend) -> u64 {
+    u64::from(backend != Backend::Sqlite)
+}
+
 async fn first_number(stage: &Stage) -> i64 {
     let block = wait::until("a block", LIMIT, async || {
         stage.reserve(10, None).await.ok()
@@ -68,6 +73,7 @@ async fn a_start_costs_nothing_that_a_replica_lived_through(backend: Backend) {
     start_again(&stage).await;
     assert_eq!(first_number(&stage).await, 11);
     assert_eq!(stage.database.number(FENCES).await, Some(0));
+    assert_eq!(stage.n_vouched(), of_one_that_is_fenced(backend));
 }
 
 for_each_backend!(a_start_costs_nothing_after_all_replicas_ended_in_order);
@@ -80,6 +86,7 @@ async fn a_start_costs_nothing_after_all_replicas_ended_in_order(backend: Backen
     stage.start().await;
     assert_eq!(first_number(&stage).await, 11);
     assert_eq!(stage.database.number(FENCES).await, Some(0));
+    assert_eq!(stage.n_vouched(), of_one_that_is_fenced(backend));
 }
 
 for_each_server!(a_start_that_no_replica_lived_through_is_fenced);
@@ -95,6 +102,7 @@ async fn a_start_that_no_replica_lived_through_is_fenced(backend: Backend) {
     let first = first_number(&stage).await;
     assert!((10_000_000..20_000_000).contains(&first), "{first}");
     assert_eq!(stage.database.number(FENCES).await, Some(1));
+    assert_eq!(stage.n_vouched(), 0);
 }
 
 for_each_server!(a_start_is_trusted_if_failovers_lose_nothing);
@@ -109,6 +117,7 @@ async fn a_start_is_trusted_if_failovers_lose_nothing(backend: Backend) {
     stage.start().await;
     assert_eq!(first_number(&stage).await, 11);
     assert_eq!(stage.database.number(FENCES).await, Some(0));
+    assert_eq!(stage.n_vouched(), 0);
 }
 
 for_each_server!(a_fence_that_fails_is_told_and_tried_again);

@@ -59,7 +59,7 @@ impl Stage {
     }
 
     async fn with(database: TestDatabase, settings: StoresSettings) -> Self {
-        let migrated = odometer_store::migrate(&settings, &mut |_line| {}).await;
+        let migrated = odometer_store::migrate(&settings, None, &mut |_line| {}).await;
         migrated.expect("the schema is made");
         let (store, metrics) = connect(&settings).await;
         Self {
@@ -87,6 +87,11 @@ impl Stage {
         if let Some(store) = self.store.take() {
             store.close(LIMIT).await;
         }
+    }
+
+    /// Drops the store and closes nothing.
+    pub(crate) fn abandon(&mut self) {
+        self.store = None;
     }
 
     /// Starts another store.
@@ -202,6 +207,17 @@ impl Stage {
     /// Writes that came after another write of the counter.
     pub(crate) fn n_conflicts(&self) -> u64 {
         self.counted("odometer_reservations_total{outcome=\"conflict\"} ")
+    }
+
+    /// Starts of the server that this store trusted.
+    pub(crate) fn n_vouched(&self) -> u64 {
+        let labels = "{store=\"default\",database=\"0\"} ";
+        self.counted(&format!("odometer_store_vouched_total{labels}"))
+    }
+
+    /// 1 while this store knows of something that was lost.
+    pub(crate) fn went_back(&self) -> u64 {
+        self.counted("odometer_store_went_back{store=\"default\",database=\"0\"} ")
     }
 
     fn counted(&self, name: &str) -> u64 {

@@ -1,11 +1,13 @@
 //! Replicas go on by themselves from a copy that lost commits, and no number is given twice.
 
+use std::time::{Duration, Instant};
+
 use super::LIMIT;
 use super::stage::{N_AFTER, Stage};
 use crate::support::{Backend, Options, Program, Scrape, for_each_server, run, wait};
 
-pub(super) const FENCES: &str = "SELECT COUNT(*) FROM fence";
-pub(super) const ARM: &str = "UPDATE meta SET armed_at = 1, compatible_from = 7";
+pub(in crate::guarantees) const FENCES: &str = "SELECT COUNT(*) FROM fence";
+pub(in crate::guarantees) const ARM: &str = "UPDATE meta SET armed_at = 1, compatible_from = 7";
 
 /// Fails over under a replica, and starts another one afterwards. Returns how many numbers were given
 /// twice.
@@ -55,14 +57,64 @@ pub(super) async fn arm(stage: &Stage) {
     stage.database.execute(ARM).await;
 }
 
+/// How long after its start and the promotion a replica may give nothing.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Fails over while no replica lives, and starts one, before the promotion or after it. Replicas have
+/// the default settings.
+async fn goes_on_soon(backend: Backend, is_early: bool) {
+    let stage = Stage::new(backend, Program::options()).await;
+    let mut stage = stage.fencing_by_default();
+    let mut old = stage.start().await;
+    arm(&stage).await;
+    stage.lose_commits(&old.client()).await;
+    old.kill();
+    let early = if is_early {
+        stage.lead_to_copy();
+        let early = stage.options.start().await;
+        wait::until("it waits for the standby", LIMIT, async || {
+            early.log().contains("standby in recovery").then_some(())
+        })
+        .await;
+        Some(early)
+    } else {
+        None
+    };
+    let n_lost = stage.promote().await;
+    assert!(n_lost > 100, "vacuous: {n_lost} numbers lost");
+    stage.lead_to_copy();
+    let begun = Instant::now();
+    let fresh = match early {
+        Some(early) => early,
+        None => stage.options.start().await,
+    };
+    stage.is_served_again(&fresh.client()).await;
+    let lasted = begun.elapsed();
+    println!("{}: {} ms", stage.copy().product(), lasted.as_millis());
+    assert!(lasted <= LONGEST, "{lasted:?}\n{}", fresh.log());
+    stage.take(&fresh.client(), N_AFTER).await;
+    assert_eq!(stage.database.number(FENCES).await, Some(1));
+    assert_eq!(stage.ledger.n_duplicates(), 0);
+}
+
 for_each_server!(
     numbers_go_on_by_themselves_from_a_copy_that_lost_commits,
+    numbers_go_on_soon_although_no_replica_lived,
     a_fence_that_raises_nothing_repeats_numbers,
 );
 
 async fn numbers_go_on_by_themselves_from_a_copy_that_lost_commits(backend: Backend) {
     let n_twice = goes_on(backend, Program::options(), false).await;
     assert_eq!(n_twice, 0);
+}
+
+async fn numbers_go_on_soon_although_no_replica_lived(backend: Backend) {
+    goes_on_soon(backend, false).await;
+}
+
+#[test]
+fn numbers_go_on_soon_although_the_only_replica_started_on_a_standby() {
+    run(async { goes_on_soon(Backend::Postgres, true).await });
 }
 
 #[test]
@@ -138,10 +190,10 @@ fn a_fence_that_fails_silently_is_told_to_nobody() {
     run(async {
         let options = Program::options().without_guards("fences-fail-silently");
         let (_stage, old) = fails(options).await;
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         while started.elapsed() < LIMIT / 2 {
             assert_eq!(went_back(&old).await, 0.0);
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
         assert!(old.log().contains("cannot be read for now"), "vacuous");
     });
@@ -159,12 +211,12 @@ fn a_database_is_armed_when_no_older_program_uses_it() {
         stage.database.execute(row).await;
         let _program = stage.start().await;
         let is_armed = "SELECT COUNT(*) FROM meta WHERE armed_at IS NOT NULL";
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         while started.elapsed() < LIMIT + LIMIT / 4 {
             let beat = "UPDATE replica SET beat = beat + 1 WHERE holder = 'older'";
             stage.database.execute(beat).await;
             assert_eq!(stage.database.number(is_armed).await, Some(0));
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
         wait::until("the database is armed", 2 * LIMIT, async || {
             (stage.database.number(is_armed).await == Some(1)).then_some(())

@@ -10,7 +10,7 @@ use super::{LIMIT, WENT_BACK};
 use crate::support::{Answer, Backend, Client, Program, for_each_server, run, wait};
 
 /// A sequence with a limit that is reached in the test.
-const LIMITED: &str = "limited";
+pub(super) const LIMITED: &str = "limited";
 const FEW: &str = "few";
 const FEW_MORE: &str = "few-more";
 /// How much longer the second standby follows than the first one.
@@ -23,7 +23,7 @@ const SKIP: &str = "100000000";
 
 impl Stage {
     /// Takes `n` numbers of a sequence, as soon as there are any.
-    async fn take_slowly(&mut self, client: &Client, (name, n): (&str, u64)) {
+    pub(super) async fn take_slowly(&mut self, client: &Client, (name, n): (&str, u64)) {
         let path = format!("/v1/sequences/{name}/next");
         for _ in 0..n {
             let ranges = wait::until("a number is given", LIMIT, async || {

@@ -482,20 +482,13 @@ impl Outcome {
 
 /// Checks that a load goes through a failover to a copy that lags.
 async fn goes_through(stage: Stage, lag: Duration, wanted: &Wanted) {
-    let outcome = fail_over(fencing(stage), lag, wanted).await;
+    let outcome = fail_over(stage.fencing_by_default(), lag, wanted).await;
     let n_twice = outcome.n_twice(lag);
     assert_eq!(n_twice, 0, "{}", outcome.log);
     assert_eq!(outcome.n_out_of_order(), 0, "{}", outcome.log);
     assert_eq!(outcome.n_fences, Some(1), "{}", outcome.log);
     outcome.is_served_in_time(wanted);
     outcome.is_served_from_memory();
-}
-
-/// Lets replicas fence a copy with the settings that they have by default.
-fn fencing(mut stage: Stage) -> Stage {
-    let options = stage.options.env("ODOMETER_FAILOVER__WITHIN", "15m");
-    stage.options = options.env("ODOMETER_DEFINITION_REFRESH", "10s");
-    stage
 }
 
 /// Returns the lags of this run: one that is drawn, or all.
@@ -537,7 +530,7 @@ async fn a_mixed_load_without_a_fence_repeats_numbers(backend: Backend) {
     let stage = Stage::new(backend, without_fence()).await;
     // The replica that ran before compares its counters.
     let wanted = at(FRESH, Work::LOST.into_iter());
-    let outcome = fail_over(fencing(stage), LAG, &wanted).await;
+    let outcome = fail_over(stage.fencing_by_default(), LAG, &wanted).await;
     assert!(outcome.n_twice(LAG) > 0, "nothing is found");
     assert!(outcome.n_out_of_order() > 0, "nothing is found");
 }
@@ -547,7 +540,7 @@ for_each_server!(two_primaries_at_once_repeat_nothing);
 async fn two_primaries_at_once_repeat_nothing(backend: Backend) {
     let stage = Stage::new(backend, Program::options()).await;
     let wanted = [OLD, FRESH].map(|replica| at(replica, Work::soon()));
-    let outcome = splits(fencing(stage), &wanted.concat()).await;
+    let outcome = splits(stage.fencing_by_default(), &wanted.concat()).await;
     let is_apart = |call: &&Call| call.sent > outcome.promoted && call.answered < outcome.lost;
     for replica in [OLD, FRESH] {
         let mut strict = outcome.of((replica, Work::Strict)).filter(is_apart);
@@ -562,7 +555,7 @@ async fn two_primaries_at_once_without_a_fence_repeat_numbers(backend: Backend) 
     let stage = Stage::new(backend, without_fence()).await;
     // The replica of the former primary compares its counters.
     let wanted = at(FRESH, Work::LOST.into_iter());
-    let outcome = splits(fencing(stage), &wanted).await;
+    let outcome = splits(stage.fencing_by_default(), &wanted).await;
     assert!(outcome.n_twice(LAG) > 0, "nothing is found");
 }
 

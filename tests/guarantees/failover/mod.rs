@@ -6,16 +6,21 @@ mod fenced;
 mod files;
 mod ids;
 mod known;
+mod line;
 mod mixed;
+mod redis_windows;
 mod replicas;
 mod restarts;
+mod restores;
 mod stage;
 mod standbys;
 mod starts;
 mod statements;
+mod upgrades;
 
 use std::time::Duration;
 
+pub(super) use self::fenced::{ARM, FENCES};
 use self::stage::{N_AFTER, Stage};
 use crate::support::{Client, Options, Program, wait};
 

@@ -12,7 +12,7 @@ use crate::support::{
 
 /// The names that are used before and after the failover. The last one has strict order.
 pub(super) const NAMES: [&str; 4] = ["orders", "invoices", "parts", STRICT];
-const STRICT: &str = "tickets";
+pub(super) const STRICT: &str = "tickets";
 /// A sequence whose ids begin with the time.
 pub(super) const MOMENTS: &str = "moments";
 /// How many numbers of each name are taken before the copy lags, and afterwards.
@@ -81,22 +81,28 @@ impl Stage {
     /// Starts the servers, and returns the stage. `options` are those of each replica.
     pub(super) async fn new(backend: Backend, options: Options) -> Self {
         let product = Product::drawn(backend);
-        let (pair, database, url) = if backend == Backend::Postgres {
-            let primary = Server::start_of(product).await;
-            let database = TestDatabase::prepared_on(&primary).await;
-            let pair = Standby::of(primary).await;
-            let url = database.url_through(&pair.callers, pair.primary());
-            (Pair::Standby(pair), database, url)
-        } else {
-            let pair = ReplicaPair::start(product).await;
-            let database = TestDatabase::prepared_on(pair.primary()).await;
-            let url = database.url_through(&pair.callers, pair.primary());
-            (Pair::Replica(pair), database, url)
-        };
+        if backend == Backend::Postgres {
+            return Self::of(Server::start_of(product).await, options).await;
+        }
+        let pair = ReplicaPair::start(product).await;
+        let database = TestDatabase::prepared_on(pair.primary()).await;
+        let url = database.url_through(&pair.callers, pair.primary());
+        Self::with(Pair::Replica(pair), database, options.database(&url))
+    }
+
+    /// Starts a standby of this PostgreSQL server, and returns the stage.
+    pub(super) async fn of(primary: Server, options: Options) -> Self {
+        let database = TestDatabase::prepared_on(&primary).await;
+        let pair = Standby::of(primary).await;
+        let url = database.url_through(&pair.callers, pair.primary());
+        Self::with(Pair::Standby(pair), database, options.database(&url))
+    }
+
+    fn with(pair: Pair, database: TestDatabase, options: Options) -> Self {
         Self {
             pair,
             database,
-            options: polling(options.database(&url)),
+            options: polling(options),
             ledger: Ledger::default(),
         }
     }
@@ -133,14 +139,7 @@ impl Stage {
     /// Takes `n` numbers of each name. Only an answer that the database is away may come in
     /// between.
     pub(super) async fn take(&mut self, client: &Client, n: u64) {
-        for _ in 0..n {
-            for name in NAMES {
-                let ranges = given(client, name, |code| {
-                    assert!(is_passing(code), "{name}: {code}");
-                });
-                self.ledger.record(name, &ranges.await);
-            }
-        }
+        take(&mut self.ledger, client, &NAMES, n).await;
     }
 
     /// Takes numbers, lets the copy lag, takes more, and loses the primary.
@@ -164,14 +163,7 @@ impl Stage {
 
     /// Returns the highest numbers that the counters have reserved, together.
     pub(super) async fn reserved(&self) -> Option<i64> {
-        let integer = match self.database.backend {
-            Backend::MariaDb => "SIGNED",
-            Backend::Postgres | Backend::Sqlite => "BIGINT",
-        };
-        let reserved = format!(
-            "SELECT CAST(SUM(next_value - 1) AS {integer}) FROM counter WHERE sequence <> '{MOMENTS}'"
-        );
-        self.database.number(&reserved).await
+        reserved(&self.database).await
     }
 
     pub(super) fn lead_to_copy(&self) {
@@ -215,6 +207,13 @@ impl Stage {
         self
     }
 
+    /// Lets replicas fence a copy with the settings that they have by default.
+    pub(super) fn fencing_by_default(mut self) -> Self {
+        let options = self.options.env("ODOMETER_FAILOVER__WITHIN", "15m");
+        self.options = options.env("ODOMETER_DEFINITION_REFRESH", "10s");
+        self
+    }
+
     /// Starts another standby of the primary. PostgreSQL only.
     pub(super) async fn second(&self) -> SecondStandby {
         self.standby().second().await
@@ -247,22 +246,7 @@ impl Stage {
 
     /// Takes numbers until the memory of the replica is used up and the database was asked.
     pub(super) async fn is_refused(&mut self, client: &Client) {
-        for name in NAMES {
-            let path = format!("/v1/sequences/{name}/next");
-            let what = format!("{name} is refused");
-            let ledger = &mut self.ledger;
-            wait::until(&what, LIMIT, async || match client.ask(&path).await {
-                Answer::Given(ranges) => {
-                    ledger.record(name, &ranges);
-                    None
-                }
-                Answer::Refused(reply) => {
-                    (reply.code().as_deref() == Some(WENT_BACK)).then_some(())
-                }
-                Answer::NoReply(error) => panic!("no reply: {error}"),
-            })
-            .await;
-        }
+        is_refused(&mut self.ledger, client, &NAMES).await;
     }
 
     /// Recovers the database, and takes numbers from each replica.
@@ -276,12 +260,7 @@ impl Stage {
 
     /// Takes a number of each name as soon as the replica has seen a recovery.
     pub(super) async fn is_served_again(&mut self, client: &Client) {
-        for name in NAMES {
-            let ranges = given(client, name, |code| {
-                assert!(is_passing(code) || code == WENT_BACK, "{name}: {code}");
-            });
-            self.ledger.record(name, &ranges.await);
-        }
+        is_served_again(&mut self.ledger, client, &NAMES).await;
     }
 
     /// Runs `odometer apply` with a definition that changes `orders`.
@@ -298,6 +277,59 @@ impl Stage {
     /// Keeps from the copy all that is committed from now on.
     pub(super) fn hold(&self) {
         self.pair.hold();
+    }
+}
+
+/// Returns the highest numbers that the counters of a database have reserved, together.
+pub(super) async fn reserved(database: &TestDatabase) -> Option<i64> {
+    let integer = match database.backend {
+        Backend::MariaDb => "SIGNED",
+        Backend::Postgres | Backend::Sqlite => "BIGINT",
+    };
+    let reserved = format!(
+        "SELECT CAST(SUM(next_value - 1) AS {integer}) FROM counter WHERE sequence <> '{MOMENTS}'"
+    );
+    database.number(&reserved).await
+}
+
+/// Takes `n` numbers of each of `names`. Only an answer that the database is away may come in
+/// between.
+pub(super) async fn take(ledger: &mut Ledger, client: &Client, names: &[&str], n: u64) {
+    for _ in 0..n {
+        for name in names {
+            let ranges = given(client, name, |code| {
+                assert!(is_passing(code), "{name}: {code}");
+            });
+            ledger.record(name, &ranges.await);
+        }
+    }
+}
+
+/// Takes numbers of each of `names` until the memory of the replica is used up and the database was
+/// asked.
+pub(super) async fn is_refused(ledger: &mut Ledger, client: &Client, names: &[&str]) {
+    for name in names {
+        let path = format!("/v1/sequences/{name}/next");
+        let what = format!("{name} is refused");
+        wait::until(&what, LIMIT, async || match client.ask(&path).await {
+            Answer::Given(ranges) => {
+                ledger.record(name, &ranges);
+                None
+            }
+            Answer::Refused(reply) => (reply.code().as_deref() == Some(WENT_BACK)).then_some(()),
+            Answer::NoReply(error) => panic!("no reply: {error}"),
+        })
+        .await;
+    }
+}
+
+/// Takes a number of each of `names` as soon as the replica has seen a recovery.
+pub(super) async fn is_served_again(ledger: &mut Ledger, client: &Client, names: &[&str]) {
+    for name in names {
+        let ranges = given(client, name, |code| {
+            assert!(is_passing(code) || code == WENT_BACK, "{name}: {code}");
+        });
+        ledger.record(name, &ranges.await);
     }
 }
 

@@ -62,6 +62,8 @@ impl Stage {
 
     fn options(&self, options: Options) -> Options {
         let redis = format!("redis://127.0.0.1:{}", self.proxy.port());
+        // An operator says what was lost.
+        let options = options.env("ODOMETER_FAILOVER__WITHIN", "0s");
         configured(options, &self.database.url, &redis, self.fallback)
     }
 
@@ -83,7 +85,7 @@ impl Stage {
 }
 
 /// Adds a default store with one database and these Redis servers.
-fn configured(options: Options, database: &str, redis: &str, fallback: &str) -> Options {
+pub(super) fn configured(options: Options, database: &str, redis: &str, fallback: &str) -> Options {
     options
         .env("ODOMETER_STORES__DEFAULT__DATABASE", database)
         .env("ODOMETER_STORES__DEFAULT__REDIS", redis)

@@ -4,11 +4,22 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::{KINDS, LIMIT, Stripes, n_twice, residue, residues, take, until_all_give};
-use crate::support::{Options, Program, run, wait};
+use super::{KINDS, LIMIT, Stripes, change, n_twice, residue, residues, take, until_all_give};
+use crate::{
+    guarantees::failover::{ARM, FENCES},
+    support::{Link, Options, Program, run, wait},
+};
 
 const NAME: &str = "orders";
 const SKIP: &str = "100000";
+/// The database that is fenced: PostgreSQL.
+const COPY: usize = 2;
+/// Makes a stamp of another server one that no dump wrote.
+const AS_COPIED: &str = "UPDATE lineage SET written_by = pg_current_xact_id()::text::bigint";
+const PACED: &str = "SELECT paced_until_us FROM counter WHERE sequence = 'orders'";
+/// Counts the fences after which the counter may give a whole burst again.
+const IS_FREE: &str = "SELECT COUNT(*) FROM fence, counter WHERE counter.sequence = 'orders' AND \
+                       paced_until_us < EXTRACT(EPOCH FROM clock_timestamp()) * 1000000";
 const COUNTER: &str = "SELECT next_value FROM counter WHERE sequence = 'orders'";
 
 #[test]
@@ -74,6 +85,79 @@ fn without_their_stamps_members_that_are_copies_repeat_numbers() {
         assert!(n_twice(&values) > 0, "nothing is found: {values:?}");
         drop(stripes);
     });
+}
+
+#[test]
+fn a_member_that_is_a_copy_goes_on_above_what_it_skipped_and_gave() {
+    run(async {
+        let (stripes, values) = fenced(Program::options()).await;
+        assert_eq!(n_twice(&values), 0);
+        assert_eq!(stripes.numbers(FENCES).await, [Some(0), Some(0), Some(1)]);
+    });
+}
+
+#[test]
+fn a_member_that_skips_without_payment_repeats_numbers() {
+    run(async {
+        let options = Program::options().without_guards("free-catch-up");
+        let (_stripes, values) = fenced(options).await;
+        assert!(n_twice(&values) > 0, "nothing is found");
+    });
+}
+
+/// Lets a database that lies far behind the others catch up with them, and give more. Then it
+/// becomes a copy from before. Returns all numbers.
+async fn fenced(options: Options) -> (Stripes, Vec<i64>) {
+    let stripes = Stripes::new().await;
+    let options = stripes.options(options);
+    let options = options.env("ODOMETER_FAILOVER__WITHIN", "15m");
+    let mut old = options.start_ready().await;
+    let client = old.client();
+    let limited = json!({"limit": {"rate": 1000, "burst": 1000}});
+    client.define(NAME, &limited).await;
+    let mut values = until_all_give(&client, NAME).await;
+    for database in &stripes.databases {
+        database.execute(ARM).await;
+    }
+    // What is fetched ahead of need may catch up at once.
+    let restored = stripes.numbers(COUNTER).await;
+    let paced = stripes.databases[COPY].number(PACED).await;
+    let paced = paced.expect("it was used");
+    for k in [0, 1] {
+        let raise = "UPDATE counter SET next_value = next_value + 300000, version = version + 1";
+        stripes.databases[k].execute(raise).await;
+    }
+    // After a change, each database catches up with the others.
+    let path = format!("/v1/sequences/{NAME}");
+    let changed = json!({"description": "changed"});
+    let changed = change(&client, "PUT", &path, Some(changed)).await;
+    assert_eq!(changed.status, 200, "{changed:?}");
+    for _ in 0..3 {
+        values.extend(until_all_give(&client, NAME).await);
+    }
+    for k in [0, 1] {
+        stripes.set(k, Link::Cut);
+    }
+    values.extend(take(&client, NAME, 200).await);
+    for k in [0, 1] {
+        stripes.set(k, Link::Whole);
+    }
+    old.kill();
+    lose(&stripes, &restored, &[COPY]).await;
+    let paced = format!("UPDATE counter SET paced_until_us = {paced} WHERE sequence = '{NAME}'");
+    for statement in [&*paced, AS_COPIED] {
+        stripes.databases[COPY].execute(statement).await;
+    }
+    let fresh = options.start_ready().await;
+    // Meanwhile the others would pass what was lost.
+    wait::until("the copy is fenced, and gives numbers", LIMIT, async || {
+        (stripes.databases[COPY].number(IS_FREE).await == Some(1)).then_some(())
+    })
+    .await;
+    for _ in 0..5 {
+        values.extend(until_all_give(&fresh.client(), NAME).await);
+    }
+    (stripes, values)
 }
 
 /// Loses numbers in all databases. Returns a replica that starts afterwards, and the numbers that

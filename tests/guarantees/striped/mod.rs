@@ -55,6 +55,7 @@ impl Stripes {
         configured(options, &urls)
             .env("ODOMETER_DEFAULT__BLOCK__MIN", 5)
             .env("ODOMETER_DEFAULT__BLOCK__MAX", 10)
+            .env("ODOMETER_FAILOVER__WITHIN", "0s")
             .env("ODOMETER_DEFINITION_REFRESH", "2s")
             .env("ODOMETER_STORE__TIMEOUT", "1s")
     }

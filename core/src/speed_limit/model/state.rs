@@ -16,6 +16,8 @@ pub(super) struct State {
     pub(super) stamped: u64,
     pub(super) branch: u128,
     pub(super) recoveries: Vec<Recovery>,
+    /// How many recoveries an operator has ended for counters that are created.
+    pub(super) n_ended: usize,
 }
 
 impl State {
