@@ -6,8 +6,8 @@
 //! created again with a higher start.
 //!
 //! The word is no recovery. It says nothing of what was given of counters that are there. So it has
-//! no row in `fence`, begins no branch, and no replica hears of it. It is one column of `meta`: the
-//! branch of the last recovery that no new counter skips any more.
+//! no row in `fence`, begins no branch, and no replica takes it for one. It is one column of
+//! `meta`: the branch of the last recovery that no new counter skips any more.
 //!
 //! - Later recoveries count for new counters, because they come after that row.
 //! - A copy that lacks the word counts all its recoveries, so its counters begin too high, not too
@@ -21,8 +21,9 @@
 //! - What a replica has seen of a counter stays: if the counter would begin below that, the replica
 //!   refuses it.
 //!
-//! Databases that count together each have a counter of a name, and make it at different times. So a
-//! counter may be lost in one of them although the name was used before. There the word is refused.
+//! Databases that count together each have a counter of a name, and make it at different times.
+//! So a counter may be lost in one of them although the name was used before. There the word is
+//! refused.
 //!
 //! Programs before schema 7 do not know the word. They go by `meta.recovered_skip`, which stays.
 
