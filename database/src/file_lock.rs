@@ -35,13 +35,13 @@ const OTHERS: u32 = 0o077;
 /// do this, too; a warning says so (ADR 21). None of them can take a lock that is held, or touch
 /// what is in the database by it.
 pub struct FileLock {
-    _own: File,
+    own: File,
     /// What is kept in the lock's file.
     mark: Arc<FileMark>,
     /// The lock on the database file itself. All names of the file share this one lock. `None` if
     /// the file cannot be opened. The file is closed only together with the process's connections,
     /// because closing it ends SQLite's own locks.
-    _on: Option<File>,
+    on: Option<File>,
 }
 
 impl FileLock {
@@ -60,9 +60,9 @@ impl FileLock {
         if faults::is(Fault::NoFileLock) {
             let mark = FileMark::read_or_make(&path)?;
             return Ok(Self {
-                _own: file,
+                own: file,
                 mark: Arc::new(mark),
-                _on: None,
+                on: None,
             });
         }
         lock(&file, &path, database)?;
@@ -78,9 +78,9 @@ impl FileLock {
         warn_of_readers(database);
         let mark = FileMark::read_or_make(&path)?;
         Ok(Self {
-            _own: file,
+            own: file,
             mark: Arc::new(mark),
-            _on: on,
+            on,
         })
     }
 
@@ -88,6 +88,16 @@ impl FileLock {
     #[must_use]
     pub fn mark(&self) -> &Arc<FileMark> {
         &self.mark
+    }
+}
+
+impl Drop for FileLock {
+    /// Releases the locks. Closing the files does not, if this process is just starting another one:
+    /// the new process has them, too, until it runs its program.
+    fn drop(&mut self) {
+        for file in [Some(&self.own), self.on.as_ref()].into_iter().flatten() {
+            let _ended = file.unlock();
+        }
     }
 }
 
@@ -246,6 +256,20 @@ mod tests {
         other.unlock().unwrap();
         assert!(FileLock::take(&database).is_ok());
         fs::remove_file(path).unwrap();
+        fs::remove_file(database).unwrap();
+    }
+
+    #[test]
+    fn a_lock_ends_although_a_process_that_is_starting_has_its_files() {
+        let name = format!("odometer-{}.db", uuid::Uuid::new_v4());
+        let database = std::env::temp_dir().join(name);
+        let lock = FileLock::take(&database).unwrap();
+        let inherited =
+            [&lock.own, lock.on.as_ref().unwrap()].map(|file| file.try_clone().unwrap());
+        drop(lock);
+        assert!(FileLock::take(&database).is_ok());
+        drop(inherited);
+        fs::remove_file(lock_path(&database)).unwrap();
         fs::remove_file(database).unwrap();
     }
 }

@@ -77,6 +77,11 @@ pub fn sabotaged_program() -> PathBuf {
     program("ODOMETER_SABOTAGE_BIN", "target/sabotage/odometer")
 }
 
+/// Returns the path of a program of an earlier revision.
+pub fn earlier_program() -> PathBuf {
+    program("ODOMETER_EARLIER_BIN", "target/earlier/odometer")
+}
+
 /// Returns the path of the program that takes numbers from a cursor. A test counts the cost of one
 /// number with it.
 pub fn takes() -> PathBuf {

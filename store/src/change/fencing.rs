@@ -86,8 +86,6 @@ pub(crate) struct FencePlan {
     /// Recoveries of one sequence that the replica knows and the copy lacks. They are made again
     /// before the fence.
     pub(crate) again: Vec<StoredFence>,
-    /// Whether other replicas use the database meanwhile: its stamp fits.
-    pub(crate) is_living: bool,
 }
 
 impl FencePlan {
@@ -129,14 +127,14 @@ impl FencePlan {
                 return Err(refused("its stamp does not say since when; give --skip N").into());
             }
         }
-        let is_living = matches!(verdict, StampVerdict::Fits(_));
+        let fits = matches!(verdict, StampVerdict::Fits(_));
         let branch = lineage::branch_of(transaction).await?;
         if !recoveries.lead_to(branch) {
             return Err(refused(&format!("{ASTRAY}; give --skip N")).into());
         }
         let lacking = recoveries.lacking(&request.known);
         let is_related = recoveries.share_a_branch(branch, (&request.known, request.branch));
-        if !is_related || (is_living && lacking.is_empty()) {
+        if !is_related || (fits && lacking.is_empty()) {
             return Err(refused("it has another history than this replica knows").into());
         }
         let times = FenceTimes::read(transaction, limits, (recoveries, &request.known)).await?;
@@ -159,7 +157,6 @@ impl FencePlan {
                 .into_iter()
                 .filter(|it| it.sequence.is_some())
                 .collect(),
-            is_living,
         }))
     }
 }

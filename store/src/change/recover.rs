@@ -294,8 +294,7 @@ impl Recovery<'_> {
                 .make_again(meta, &mut recoveries, (known, branch))
                 .await?;
         }
-        let fence = (plan.fence, plan.is_living);
-        self.carry_out((meta, recoveries), (fence, branch), Some(request))
+        self.carry_out((meta, recoveries), (plan.fence, branch), Some(request))
             .await
     }
 
@@ -338,7 +337,7 @@ impl Recovery<'_> {
     ) -> Result<Recovered, TransactionError<StartError>> {
         let of = (&recoveries, self.limits);
         let fence = fencing::said(self.transaction, of, n_steps).await?;
-        let fence = ((fence, false), self.branch().await?);
+        let fence = (fence, self.branch().await?);
         self.carry_out((meta, recoveries), fence, None).await
     }
 
@@ -360,7 +359,6 @@ impl Recovery<'_> {
         let now_ms = ClockPair::read(transaction).await?.database_ms;
         let fenced_at = recovered_at(meta, recoveries.last_at(), now_ms);
         let mut raised = RaisedCounters {
-            is_living: true,
             only: Some(name),
             ..RaisedCounters::by(fence, transaction, (meta, version_at(fenced_at)))
         };
@@ -437,7 +435,7 @@ impl Recovery<'_> {
     async fn carry_out(
         &self,
         (meta, mut recoveries): (&meta::Model, Recoveries),
-        ((fence, is_living), previous_branch): ((Fence, bool), i64),
+        (fence, previous_branch): (Fence, i64),
         request: Option<&FenceRequest>,
     ) -> Result<Recovered, TransactionError<StartError>> {
         let transaction = self.transaction;
@@ -450,10 +448,8 @@ impl Recovery<'_> {
         let known = request.and_then(|request| request.known.last_at());
         let known = known.max(recoveries.last_at());
         let recovered_at = recovered_at(meta, known, clocks.database_ms);
-        let mut raised = RaisedCounters {
-            is_living,
-            ..RaisedCounters::by(fence, transaction, (meta, version_at(recovered_at)))
-        };
+        let to = (meta, version_at(recovered_at));
+        let mut raised = RaisedCounters::by(fence, transaction, to);
         raised.raise_all().await?;
         let (mut outcome, longest_hold) = (raised.outcome, raised.longest_hold);
         outcome.recovered_at = recovered_at;

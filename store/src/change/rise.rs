@@ -5,8 +5,9 @@
 //! that is too short for a limit has no line: its counters give nothing until an operator says how
 //! far they must rise.
 //!
-//! Counters rise in groups, each by one statement. Only a counter that was used in the seconds
-//! before the loss rises by an amount of its own.
+//! Counters rise in groups, each by one statement. A counter that was used in the seconds before
+//! the loss rises by an amount of its own, which is computed here, and many of them are written by
+//! one statement.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,9 +23,9 @@ use odometer_core::{
 use odometer_database::{session::DatabaseTransaction, start_error::StartError};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder,
-    QuerySelect, UpdateMany,
-    sea_query::{CaseStatement, Expr, ExprTrait},
+    ActiveModelTrait, ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
+    QueryFilter, QueryOrder, QuerySelect, UpdateMany,
+    sea_query::{CaseStatement, Expr, ExprTrait, OnConflict},
 };
 
 use super::{recover::Recovered, transaction::TransactionError};
@@ -42,6 +43,8 @@ const PAGE: u64 = 1000;
 /// Sets by how much the versions of counters and the numbers of windows rise that are above those
 /// of the recovery. So nothing that was remembered from the time before fits any more.
 pub(crate) const VERSIONS: i64 = 1 << 40;
+/// Bounds the counters that one statement writes each by itself.
+const N_WRITTEN: usize = 1000;
 /// Bounds the exhausted sequences that are named.
 const MAX_NAMED: usize = 1000;
 
@@ -61,8 +64,6 @@ pub(crate) struct RaisedCounters<'a> {
     pub(crate) transaction: &'a DatabaseTransaction,
     /// How far all counters rise.
     pub(crate) fence: Fence,
-    /// Whether other replicas use the counters meanwhile.
-    pub(crate) is_living: bool,
     /// The only sequence to raise, if not all are raised.
     pub(crate) only: Option<&'a str>,
     /// Whether a recovery that was lost is made again, before a fence. Then its counters only rise:
@@ -138,6 +139,11 @@ impl Rise {
             .add_option(self.has_periods.then_some(is_in_period))
     }
 
+    /// Returns whether a counter of these sequences issues numbers.
+    fn issues(self, row: &counter::Model) -> bool {
+        row.state == LIVE && (!self.has_periods || row.period.as_str() > NO_PERIOD)
+    }
+
     /// Returns the length of `n_steps` steps.
     fn length_of(self, n_steps: u64) -> i64 {
         let n_steps = i64::try_from(n_steps).unwrap_or(i64::MAX);
@@ -170,7 +176,6 @@ impl<'a> RaisedCounters<'a> {
         Self {
             transaction,
             fence,
-            is_living: false,
             only: None,
             is_again: false,
             stripe: installation_id::of(meta),
@@ -275,9 +280,7 @@ impl<'a> RaisedCounters<'a> {
         ends: &mut BTreeSet<String>,
     ) -> Result<(), DbErr> {
         let fence = self.fence;
-        if self.is_living {
-            self.hold(names).await?;
-        }
+        self.hold(names).await?;
         let paced_until = counter::Column::PacedUntilUs;
         let is_busy = || paced_until.gt(fence.since_us);
         let busy = counter::Entity::find()
@@ -295,39 +298,77 @@ impl<'a> RaisedCounters<'a> {
             .filter(is_busy().not())
             .exec(self.transaction)
             .await?;
-        let mut stopped = BTreeSet::new();
-        for row in busy {
-            let counter = Paced {
-                n_reserved: 0,
-                paced_until_us: row.paced_until_us,
-            };
-            let raised = fence.raise(limit, counter);
-            let length = self.length(rise, raised);
-            let this = Condition::all()
-                .add(counter::Column::Sequence.eq(row.sequence.as_str()))
-                .add(counter::Column::Period.eq(row.period.as_str()));
-            // A level is more than any sequel can have given, whatever the copy has paid.
-            if fence.n_levels == 0 && !limit.knows_line(counter, fence.since_us) {
-                self.stop(this).await?;
-                stopped.insert(row.sequence);
-                continue;
-            }
-            let issuing = rise
-                .issuing(std::slice::from_ref(&row.sequence))
-                .add(this.clone());
-            self.note_rises(rise, length, issuing, ends).await?;
-            self.risen(rise, length)
-                .col_expr(paced_until, paid(raised))
-                .filter(this)
+        self.raise_each((rise, limit), names, busy, ends).await
+    }
+
+    /// Raises the busy counters of these sequences to their lines, each by a length of its own.
+    /// Those whose line is not known are stopped.
+    async fn raise_each(
+        &mut self,
+        (rise, limit): (Rise, SpeedLimit),
+        names: &[String],
+        busy: Vec<counter::Model>,
+        ends: &mut BTreeSet<String>,
+    ) -> Result<(), DbErr> {
+        let fence = self.fence;
+        // A level is more than any sequel can have given, whatever the copy has paid.
+        let is_known = |row: &counter::Model| {
+            fence.n_levels > 0 || limit.knows_line(paced(row), fence.since_us)
+        };
+        let (mut busy, unknown): (Vec<_>, Vec<_>) = busy.into_iter().partition(is_known);
+        let paced_until = counter::Column::PacedUntilUs;
+        let last_known = fence.since_us.saturating_add(limit.horizon_us());
+        let is_unknown = || paced_until.gt(last_known);
+        let of_names = || Condition::all().add(counter::Column::Sequence.is_in(names));
+        if !unknown.is_empty() {
+            self.stop(of_names().add(is_unknown())).await?;
+            let stopped: BTreeSet<String> = unknown.into_iter().map(|row| row.sequence).collect();
+            self.note_unknown(stopped.into_iter());
+        }
+        if busy.is_empty() {
+            return Ok(());
+        }
+        if let Some(update) = self.renewed() {
+            let is_known = (fence.n_levels == 0).then(|| is_unknown().not());
+            update
+                .filter(of_names().add(paced_until.gt(fence.since_us)))
+                .filter(Condition::all().add_option(is_known))
                 .exec(self.transaction)
                 .await?;
         }
-        self.note_unknown(stopped.into_iter());
+        for row in &mut busy {
+            let raised = fence.raise(limit, paced(row));
+            let length = self.length(rise, raised);
+            if rise.issues(row) {
+                if row.next_value >= rise.comes_to_its_end(length) {
+                    ends.insert(row.sequence.clone());
+                }
+                self.note_rise(rise.cut(row.next_value, length), &row.sequence);
+            }
+            row.next_value += rise.cut(row.next_value, length);
+            if !faults::is(Fault::FullBucket) {
+                row.paced_until_us = raised.paced_until_us;
+            }
+        }
+        self.write(busy).await
+    }
+
+    /// Writes how far these counters are raised and paid for. All of them are there.
+    async fn write(&self, raised: Vec<counter::Model>) -> Result<(), DbErr> {
+        let key = [counter::Column::Sequence, counter::Column::Period];
+        let columns = [counter::Column::NextValue, counter::Column::PacedUntilUs];
+        for rows in raised.chunks(N_WRITTEN) {
+            let rows = rows.iter().cloned();
+            counter::Entity::insert_many(rows.map(|row| row.into_active_model().reset_all()))
+                .on_conflict(OnConflict::columns(key).update_columns(columns).to_owned())
+                .exec_without_returning(self.transaction)
+                .await?;
+        }
         Ok(())
     }
 
-    /// Locks the counters of these sequences. Otherwise a counter that rests could be used between
-    /// the read that finds the busy ones and the update of those that rest.
+    /// Locks the counters of these sequences. Otherwise a counter could be used between the read that
+    /// finds the busy ones and the statement that raises it.
     async fn hold(&self, names: &[String]) -> Result<(), DbErr> {
         let find = counter::Entity::find()
             .select_only()
@@ -373,13 +414,16 @@ impl<'a> RaisedCounters<'a> {
             .one(self.transaction)
             .await?;
         if let Some(row) = lowest {
-            let rises_by = rise.cut(row.next_value, length);
-            if rises_by > self.outcome.highest_rise {
-                self.outcome.highest_rise = rises_by;
-                self.outcome.highest_riser = Some(row.sequence);
-            }
+            self.note_rise(rise.cut(row.next_value, length), &row.sequence);
         }
         Ok(())
+    }
+
+    fn note_rise(&mut self, rises_by: i64, sequence: &str) {
+        if rises_by > self.outcome.highest_rise {
+            self.outcome.highest_rise = rises_by;
+            self.outcome.highest_riser = Some(sequence.to_owned());
+        }
     }
 
     /// Returns a statement that raises counters by `length`, and lets them give numbers.
@@ -392,15 +436,21 @@ impl<'a> RaisedCounters<'a> {
                 rise.highest,
             )
             .finally(next_value().add(length));
-        let update = match self.is_again {
-            true => counter::Entity::update_many(),
-            false => self.outdated(),
-        };
-        let update = update.col_expr(counter::Column::NextValue, raised.into());
-        match self.fence.is_said && !self.is_again {
+        let update = self.renewed().unwrap_or_else(counter::Entity::update_many);
+        update.col_expr(counter::Column::NextValue, raised.into())
+    }
+
+    /// Returns a statement that makes counters ready to give numbers after they were raised. `None`
+    /// if another raising follows, which does it.
+    fn renewed(&self) -> Option<UpdateMany<counter::Entity>> {
+        if self.is_again {
+            return None;
+        }
+        let update = self.outdated();
+        Some(match self.fence.is_said {
             true => update.col_expr(counter::Column::MustRecover, Expr::val(false)),
             false => update,
-        }
+        })
     }
 
     /// Returns a statement after which nothing fits that was remembered of counters.
@@ -449,6 +499,14 @@ impl<'a> RaisedCounters<'a> {
         }
         let latest = leased_from_now(self.transaction.get_database_backend());
         update.col_expr(counter::Column::WindowLeasedUntil, latest)
+    }
+}
+
+/// Returns what a counter's row says of its limit. What was reserved before is not asked.
+fn paced(row: &counter::Model) -> Paced {
+    Paced {
+        n_reserved: 0,
+        paced_until_us: row.paced_until_us,
     }
 }
 

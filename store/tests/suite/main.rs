@@ -25,6 +25,7 @@ mod members;
 mod recover;
 mod reserve;
 mod restart;
+mod rise;
 mod since;
 mod stage;
 mod statements;

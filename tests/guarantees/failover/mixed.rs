@@ -2,34 +2,24 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
     time::{Duration, Instant},
 };
 
 use serde_json::json;
-use tokio::task::JoinHandle;
 
 use super::fenced::{FENCES, arm};
-use super::stage::{MOMENTS, Stage};
-use super::{WENT_BACK, is_passing, lossless};
-use crate::guarantees::order;
-use crate::support::{
-    Backend, Client, Ledger, Options, Program, Range, dice, for_each_server, run, settings, wait,
-};
+use super::load::{self, Call, Load, Wanted, Work, at};
+use super::lossless;
+use super::stage::Stage;
+use crate::support::{Backend, Options, Program, Range, dice, for_each_server, run, settings};
 
 /// How far the copies lag behind.
 const LAGS_MS: [u64; 5] = [0, 100, 1_000, 5_000, 30_000];
-/// How long the load runs before the copy lags, and how long after all are served again.
+/// How long the load runs before the copy lags.
 const BEFORE: Duration = Duration::from_secs(5);
-const AFTER: Duration = Duration::from_secs(5);
 /// How long after the promotion numbers may be missing, and ids without a living lease.
 const LONGEST: Duration = Duration::from_secs(10);
 const LONGEST_FOR_IDS: Duration = Duration::from_secs(75);
-/// How long a caller waits between two calls.
-const PAUSE: Duration = Duration::from_millis(20);
 /// The replica that runs before the failover, and the one that starts afterwards.
 const OLD: usize = 0;
 const FRESH: usize = 1;
@@ -37,96 +27,13 @@ const FRESH: usize = 1;
 const LAG: Duration = Duration::from_secs(1);
 /// How long two primaries take writes.
 const APART: Duration = Duration::from_secs(5);
-/// A block that lasts for all calls of a test.
-const STOCK: u32 = 50_000;
-/// The most numbers of a call.
-const MAX_AT_ONCE: u64 = 30;
-/// How long a name or a key is the youngest one.
-const BETWEEN_BIRTHS_MS: u128 = 250;
 
-/// What a caller asks for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Work {
-    /// Single numbers of a name.
-    Singles,
-    /// Several numbers of a name at once.
-    Several,
-    /// Blocks of a name, from the database itself.
-    Blocks,
-    /// Numbers in strict order.
-    Strict,
-    /// Numbers of a name that is as old as this call, or older.
-    Births,
-    /// Numbers of a key that is as old as this call, or older.
-    Keys,
-    /// Numbers of the present day.
-    Days,
-    /// Numbers of a block that lasts longer than the test.
-    Stock,
-    /// Ids that begin with the time.
-    Moments,
-}
-
-impl Work {
-    /// What a failover loses.
-    const LOST: [Self; 7] = [
-        Self::Singles,
-        Self::Several,
-        Self::Blocks,
-        Self::Strict,
-        Self::Births,
-        Self::Keys,
-        Self::Days,
-    ];
-
-    /// All that a replica with a lease gives soon.
-    fn all() -> impl Iterator<Item = Self> + Clone {
-        let held = [Self::Stock, Self::Moments];
-        Self::LOST.into_iter().chain(held)
-    }
-
-    /// All that a replica without a lease gives soon.
-    fn soon() -> impl Iterator<Item = Self> + Clone {
-        Self::LOST.into_iter().chain([Self::Stock])
-    }
-
-    /// Returns the name of a sequence, and how it is asked for numbers. The load runs for `age`.
-    fn call(self, age: Duration) -> (String, String) {
-        let youngest = age.as_millis() / BETWEEN_BIRTHS_MS;
-        // Half of the calls ask for the youngest.
-        let one_of = || dice::roll(0..=2 * youngest + 1).min(youngest);
-        let n = dice::roll(1..=MAX_AT_ONCE);
-        match self {
-            Self::Singles => ("orders".to_owned(), "next".to_owned()),
-            Self::Several => ("invoices".to_owned(), format!("next?count={n}")),
-            Self::Blocks => ("parts".to_owned(), format!("blocks?size={n}")),
-            Self::Strict => ("tickets".to_owned(), "next".to_owned()),
-            Self::Births => (format!("born-{}", one_of()), "next".to_owned()),
-            Self::Keys => ("keyed".to_owned(), format!("next?period=k-{}", one_of())),
-            Self::Days => ("daily".to_owned(), "next".to_owned()),
-            Self::Stock => ("stock".to_owned(), "next".to_owned()),
-            Self::Moments => (MOMENTS.to_owned(), "next".to_owned()),
-        }
-    }
-
-    /// Starts a replica, and defines what the calls need.
-    async fn start(stage: &Stage) -> Program {
-        let program = stage.start().await;
-        let client = program.client();
-        let often = json!({"rate": 10_000, "burst": 1_000_000});
-        let keyed = json!({"period": "keyed", "format": "{period}-{value}", "limit": often});
-        client.define("keyed", &keyed).await;
-        client.define("daily", &json!({"period": "day"})).await;
-        let stock = json!({"block": {"min": STOCK, "max": STOCK}});
-        client.define("stock", &stock).await;
-        program
-    }
-
-    /// Returns whether a refusal says that the database is away, or that the numbers rest.
-    fn may_wait(self, code: &str) -> bool {
-        let rests = self == Self::Moments && code == "clock_behind";
-        rests || is_passing(code) || code == WENT_BACK
-    }
+/// Starts a replica, and defines what the calls need.
+async fn start(stage: &Stage) -> Program {
+    let program = stage.start().await;
+    let often = json!({"rate": 10_000, "burst": 1_000_000});
+    Work::define(&program.client(), Some(often)).await;
+    program
 }
 
 /// Returns how long after the promotion a replica may give nothing. Only the one that starts
@@ -137,142 +44,6 @@ fn longest(pair: (usize, Work)) -> Duration {
         _ => LONGEST,
     }
 }
-
-/// What is waited for: each kind of work at each of the replicas.
-type Wanted = Vec<(usize, Work)>;
-
-fn at(replica: usize, works: impl Iterator<Item = Work>) -> Wanted {
-    works.map(|work| (replica, work)).collect()
-}
-
-/// A call, and what came of it.
-struct Call {
-    replica: usize,
-    work: Work,
-    sent: Instant,
-    answered: Instant,
-    /// The sequence and the period, and the numbers; or the code of the refusal.
-    outcome: Result<(String, Vec<Range>), String>,
-}
-
-impl Call {
-    /// Returns the sequence and the period, if numbers were given.
-    fn key(&self) -> Option<&str> {
-        let (key, _ranges) = self.outcome.as_ref().ok()?;
-        Some(key)
-    }
-}
-
-/// A load that callers share.
-struct Load {
-    begun: Instant,
-    is_over: AtomicBool,
-    /// How many times the callers met another server.
-    n_moves: AtomicUsize,
-    /// What each replica served by a call that was sent since the last move.
-    served: Mutex<BTreeSet<(usize, Work)>>,
-}
-
-impl Load {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            begun: Instant::now(),
-            is_over: AtomicBool::new(false),
-            n_moves: AtomicUsize::new(0),
-            served: Mutex::default(),
-        })
-    }
-
-    /// Starts a caller for each kind of work.
-    fn call(self: &Arc<Self>, replica: usize, program: &Program) -> Callers {
-        let client = program.client();
-        let start = |work| {
-            let caller = Arc::clone(self).call_until_over(replica, client.clone(), work);
-            tokio::spawn(caller)
-        };
-        Work::all().map(start).collect()
-    }
-
-    async fn call_until_over(
-        self: Arc<Self>,
-        replica: usize,
-        client: Client,
-        work: Work,
-    ) -> Vec<Call> {
-        let mut calls = Vec::new();
-        while !self.is_over.load(Ordering::Relaxed) {
-            let n_moves = self.n_moves.load(Ordering::SeqCst);
-            let (sequence, end) = work.call(self.begun.elapsed());
-            let path = format!("/v1/sequences/{sequence}/{end}");
-            let sent = Instant::now();
-            let reply = client.post(&path).await;
-            let answered = Instant::now();
-            let reply = reply.unwrap_or_else(|error| panic!("{replica}: {path}: {error}"));
-            let outcome = if reply.status == 200 {
-                let period = &reply.json()["period"];
-                let key = format!("{sequence}/{}", period.as_str().unwrap_or_default());
-                self.note((replica, work), n_moves);
-                Ok((key, reply.numbers()))
-            } else {
-                let code = reply.code().unwrap_or_default();
-                let is_waiting = reply.status == 503 && work.may_wait(&code);
-                assert!(is_waiting, "{replica}: {path}: {reply:?}");
-                Err(code)
-            };
-            calls.push(Call {
-                replica,
-                work,
-                sent,
-                answered,
-                outcome,
-            });
-            tokio::time::sleep(PAUSE).await;
-        }
-        calls
-    }
-
-    fn served(&self) -> MutexGuard<'_, BTreeSet<(usize, Work)>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes what was served by a call that was sent after `n_moves` moves.
-    fn note(&self, served: (usize, Work), n_moves: usize) {
-        let mut all = self.served();
-        if self.n_moves.load(Ordering::SeqCst) == n_moves {
-            all.insert(served);
-        }
-    }
-
-    /// Forgets what was served by the server before.
-    fn moves(&self) {
-        let mut all = self.served();
-        self.n_moves.fetch_add(1, Ordering::SeqCst);
-        all.clear();
-    }
-
-    /// Waits until all these are served after the last move, or until a caller panics.
-    async fn serves(&self, wanted: &Wanted, callers: &Callers) {
-        let limit = LONGEST_FOR_IDS + LONGEST;
-        wait::until("all are served again", limit, async || {
-            let are_all_served = wanted.iter().all(|pair| self.served().contains(pair));
-            let is_given_up = callers.iter().any(JoinHandle::is_finished);
-            (are_all_served || is_given_up).then_some(())
-        })
-        .await;
-    }
-
-    async fn end(&self, callers: Callers) -> Vec<Call> {
-        tokio::time::sleep(AFTER).await;
-        self.is_over.store(true, Ordering::Relaxed);
-        let mut calls = Vec::new();
-        for caller in callers {
-            calls.extend(caller.await.expect("a caller does not panic"));
-        }
-        calls
-    }
-}
-
-type Callers = Vec<JoinHandle<Vec<Call>>>;
 
 /// What a load saw of a failover.
 struct Outcome {
@@ -288,7 +59,7 @@ struct Outcome {
 
 /// Runs a load through a failover to a copy that lags. It goes on until `wanted` are served.
 async fn fail_over(mut stage: Stage, lag: Duration, wanted: &Wanted) -> Outcome {
-    let old = Work::start(&stage).await;
+    let old = start(&stage).await;
     arm(&stage).await;
     let load = Load::new();
     let mut callers = load.call(OLD, &old);
@@ -321,7 +92,7 @@ async fn fail_over(mut stage: Stage, lag: Duration, wanted: &Wanted) -> Outcome 
 /// Runs a load while a copy and its former primary take writes: one replica uses each of them. Then
 /// the former primary is lost, and the load goes on until `wanted` are served.
 async fn splits(mut stage: Stage, wanted: &Wanted) -> Outcome {
-    let old = Work::start(&stage).await;
+    let old = start(&stage).await;
     arm(&stage).await;
     let load = Load::new();
     let mut callers = load.call(OLD, &old);
@@ -366,16 +137,6 @@ async fn counters(stage: &Stage) -> BTreeMap<String, i64> {
 }
 
 impl Outcome {
-    fn ledger(&self) -> Ledger {
-        let mut ledger = Ledger::default();
-        for call in &self.calls {
-            if let Ok((key, ranges)) = &call.outcome {
-                ledger.record(key, ranges);
-            }
-        }
-        ledger
-    }
-
     /// Returns how many numbers of each kind of work were given before the promotion, and have no
     /// reservation on the copy.
     fn n_lost(&self) -> BTreeMap<Work, usize> {
@@ -391,23 +152,6 @@ impl Outcome {
             *lost.entry(call.work).or_default() += n_lost;
         }
         lost
-    }
-
-    /// Returns how many calls of the strict sequence got a lower number than an earlier call.
-    fn n_out_of_order(&self) -> usize {
-        let strict = self.calls.iter().filter_map(|call| {
-            let (Work::Strict, Ok((_, ranges))) = (call.work, &call.outcome) else {
-                return None;
-            };
-            Some(order::Call {
-                replica: call.replica,
-                sent: call.sent,
-                answered: call.answered,
-                first: ranges.first()?.first,
-                last: ranges.last()?.last(),
-            })
-        });
-        order::n_violations(&strict.collect::<Vec<_>>())
     }
 
     fn of(&self, (replica, work): (usize, Work)) -> impl DoubleEndedIterator<Item = &Call> + Clone {
@@ -459,13 +203,13 @@ impl Outcome {
     /// Checks that numbers of each kind are lost, if the lag is long enough. Returns how many were
     /// given twice.
     fn n_twice(&self, lag: Duration) -> u64 {
-        let (ledger, lost) = (self.ledger(), self.n_lost());
+        let (ledger, lost) = (load::ledger(&self.calls), self.n_lost());
         println!(
             "lag {lag:?}: {} numbers of {} counters, {lost:?} lost, {} twice, {} out of order",
             ledger.n_numbers(),
             ledger.sequences().count(),
             ledger.n_duplicates(),
-            self.n_out_of_order(),
+            load::n_out_of_order(&self.calls),
         );
         let n_lost = |work: Work| lost.get(&work).copied().unwrap_or_default();
         if lag >= LAG {
@@ -485,7 +229,7 @@ async fn goes_through(stage: Stage, lag: Duration, wanted: &Wanted) {
     let outcome = fail_over(stage.fencing_by_default(), lag, wanted).await;
     let n_twice = outcome.n_twice(lag);
     assert_eq!(n_twice, 0, "{}", outcome.log);
-    assert_eq!(outcome.n_out_of_order(), 0, "{}", outcome.log);
+    assert_eq!(load::n_out_of_order(&outcome.calls), 0, "{}", outcome.log);
     assert_eq!(outcome.n_fences, Some(1), "{}", outcome.log);
     outcome.is_served_in_time(wanted);
     outcome.is_served_from_memory();
@@ -532,7 +276,7 @@ async fn a_mixed_load_without_a_fence_repeats_numbers(backend: Backend) {
     let wanted = at(FRESH, Work::LOST.into_iter());
     let outcome = fail_over(stage.fencing_by_default(), LAG, &wanted).await;
     assert!(outcome.n_twice(LAG) > 0, "nothing is found");
-    assert!(outcome.n_out_of_order() > 0, "nothing is found");
+    assert!(load::n_out_of_order(&outcome.calls) > 0, "nothing is found");
 }
 
 for_each_server!(two_primaries_at_once_repeat_nothing);
@@ -564,7 +308,7 @@ for_each_server!(a_switch_under_load_keeps_strict_order);
 /// The copy has all commits.
 async fn a_switch_under_load_keeps_strict_order(backend: Backend) {
     let mut stage = Stage::new(backend, lossless()).await;
-    let old = Work::start(&stage).await;
+    let old = start(&stage).await;
     let load = Load::new();
     let mut callers = load.call(OLD, &old);
     stage.switch_over(&old).await;
@@ -582,9 +326,9 @@ async fn a_switch_under_load_keeps_strict_order(backend: Backend) {
         n_fences: stage.database.number(FENCES).await,
         log: old.log(),
     };
-    let mut ledger = outcome.ledger();
+    let mut ledger = load::ledger(&outcome.calls);
     ledger.merge(stage.ledger);
     assert_eq!(ledger.n_duplicates(), 0);
-    assert_eq!(outcome.n_out_of_order(), 0);
+    assert_eq!(load::n_out_of_order(&outcome.calls), 0);
     assert_eq!(outcome.n_fences, Some(0));
 }
