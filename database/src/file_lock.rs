@@ -66,6 +66,12 @@ impl FileLock {
             });
         }
         lock(&file, &path, database)?;
+        let mark = FileMark::read_or_make(&path)?;
+        let mut held = Self {
+            own: file,
+            mark: Arc::new(mark),
+            on: None,
+        };
         let on = if database.exists() {
             // SQLite says what is wrong with a file that cannot be opened.
             File::open(database).ok()
@@ -75,13 +81,9 @@ impl FileLock {
         if let Some(on) = &on {
             lock(on, database, database)?;
         }
+        held.on = on;
         warn_of_readers(database);
-        let mark = FileMark::read_or_make(&path)?;
-        Ok(Self {
-            own: file,
-            mark: Arc::new(mark),
-            on,
-        })
+        Ok(held)
     }
 
     /// Returns what is kept in the lock's file about the database.
@@ -95,7 +97,7 @@ impl Drop for FileLock {
     /// Releases the locks. Closing the files does not, if this process is just starting another one:
     /// the new process has them, too, until it runs its program.
     fn drop(&mut self) {
-        for file in [Some(&self.own), self.on.as_ref()].into_iter().flatten() {
+        for file in [self.on.as_ref(), Some(&self.own)].into_iter().flatten() {
             let _ended = file.unlock();
         }
     }

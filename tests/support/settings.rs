@@ -77,9 +77,9 @@ pub fn sabotaged_program() -> PathBuf {
     program("ODOMETER_SABOTAGE_BIN", "target/sabotage/odometer")
 }
 
-/// Returns the path of a program of an earlier revision.
+/// Returns the path of a program of an earlier revision. It is the shipped one if none is given.
 pub fn earlier_program() -> PathBuf {
-    program("ODOMETER_EARLIER_BIN", "target/earlier/odometer")
+    std::env::var_os("ODOMETER_EARLIER_BIN").map_or_else(shipped_program, PathBuf::from)
 }
 
 /// Returns the path of the program that takes numbers from a cursor. A test counts the cost of one

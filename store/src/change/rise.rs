@@ -24,7 +24,7 @@ use odometer_database::{session::DatabaseTransaction, start_error::StartError};
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
-    QueryFilter, QueryOrder, QuerySelect, UpdateMany,
+    QueryFilter, QueryOrder, QuerySelect, QueryTrait, UpdateMany,
     sea_query::{CaseStatement, Expr, ExprTrait, OnConflict},
 };
 
@@ -134,7 +134,7 @@ impl Rise {
     fn issuing(self, names: &[String]) -> Condition {
         let is_in_period = Expr::col(counter::Column::Period).gt(NO_PERIOD);
         Condition::all()
-            .add(counter::Column::Sequence.is_in(names))
+            .add(counters_of(names))
             .add(counter::Column::State.eq(LIVE))
             .add_option(self.has_periods.then_some(is_in_period))
     }
@@ -235,7 +235,7 @@ impl<'a> RaisedCounters<'a> {
     }
 
     async fn raise(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
-        let all = counter::Column::Sequence.is_in(names);
+        let all = counters_of(names);
         let mut ends = BTreeSet::new();
         match rise.amount {
             Amount::Length(length) => {
@@ -246,7 +246,7 @@ impl<'a> RaisedCounters<'a> {
             }
             Amount::Line(limit) => self.raise_to_line(rise, limit, names, &mut ends).await?,
             Amount::Unknown => {
-                self.stop(Condition::all().add(all)).await?;
+                self.stop(all).await?;
                 self.note_unknown(names.iter().cloned());
             }
         }
@@ -284,21 +284,22 @@ impl<'a> RaisedCounters<'a> {
         let paced_until = counter::Column::PacedUntilUs;
         let is_busy = || paced_until.gt(fence.since_us);
         let busy = counter::Entity::find()
-            .filter(counter::Column::Sequence.is_in(names))
-            .filter(is_busy())
+            .filter(counters_of(names).add(is_busy()))
             .all(self.transaction)
             .await?;
+        // Afterwards they are still no counters that rest, and those that rest would be taken for busy
+        // ones if they were raised before.
+        self.raise_each((rise, limit), names, busy, ends).await?;
         let rested = fence.raise(limit, Paced::RESTED);
         let length = self.length(rise, rested);
         let issuing = rise.issuing(names).add(is_busy().not());
         self.note_rises(rise, length, issuing, ends).await?;
         self.risen(rise, length)
             .col_expr(paced_until, paid(rested))
-            .filter(counter::Column::Sequence.is_in(names))
-            .filter(is_busy().not())
+            .filter(counters_of(names).add(is_busy().not()))
             .exec(self.transaction)
             .await?;
-        self.raise_each((rise, limit), names, busy, ends).await
+        Ok(())
     }
 
     /// Raises the busy counters of these sequences to their lines, each by a length of its own.
@@ -319,9 +320,8 @@ impl<'a> RaisedCounters<'a> {
         let paced_until = counter::Column::PacedUntilUs;
         let last_known = fence.since_us.saturating_add(limit.horizon_us());
         let is_unknown = || paced_until.gt(last_known);
-        let of_names = || Condition::all().add(counter::Column::Sequence.is_in(names));
         if !unknown.is_empty() {
-            self.stop(of_names().add(is_unknown())).await?;
+            self.stop(counters_of(names).add(is_unknown())).await?;
             let stopped: BTreeSet<String> = unknown.into_iter().map(|row| row.sequence).collect();
             self.note_unknown(stopped.into_iter());
         }
@@ -331,7 +331,7 @@ impl<'a> RaisedCounters<'a> {
         if let Some(update) = self.renewed() {
             let is_known = (fence.n_levels == 0).then(|| is_unknown().not());
             update
-                .filter(of_names().add(paced_until.gt(fence.since_us)))
+                .filter(counters_of(names).add(paced_until.gt(fence.since_us)))
                 .filter(Condition::all().add_option(is_known))
                 .exec(self.transaction)
                 .await?;
@@ -373,9 +373,10 @@ impl<'a> RaisedCounters<'a> {
         let find = counter::Entity::find()
             .select_only()
             .column(counter::Column::Sequence)
-            .filter(counter::Column::Sequence.is_in(names));
-        let find = self.transaction.holding(find);
-        let _held: Vec<String> = find.into_tuple().all(self.transaction).await?;
+            .filter(counters_of(names));
+        // No row is kept: one sequence may have very many counters.
+        let find = self.transaction.holding(find).into_query();
+        self.transaction.execute(&find).await?;
         Ok(())
     }
 
@@ -500,6 +501,18 @@ impl<'a> RaisedCounters<'a> {
         let latest = leased_from_now(self.transaction.get_database_backend());
         update.col_expr(counter::Column::WindowLeasedUntil, latest)
     }
+}
+
+/// Returns the condition for all counters of these sequences, which are in the order of names.
+///
+/// Their first and their last name make PostgreSQL use its index, also if it knows nothing yet of
+/// the names in the table. With a list of names alone it then reads the whole table.
+fn counters_of(names: &[String]) -> Condition {
+    let name = counter::Column::Sequence;
+    Condition::all()
+        .add_option(names.first().map(|first| name.gte(first.as_str())))
+        .add_option(names.last().map(|last| name.lte(last.as_str())))
+        .add(name.is_in(names))
 }
 
 /// Returns what a counter's row says of its limit. What was reserved before is not asked.

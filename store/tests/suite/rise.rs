@@ -27,11 +27,14 @@ const BURST_US: i64 = 100 * SECOND_US;
 /// A counter that is paid for further ahead than the burst and this had a clock that was set back.
 const SET_BACK_US: i64 = 60 * SECOND_US;
 
+/// How old the copy is.
+const AGE_US: i64 = 120 * SECOND_US;
+
 /// The high-water mark of a counter, and the time up to which it is paid for.
 type Counters = BTreeMap<(String, String), (i64, i64)>;
 
-/// Fills the database with counters that were used from half a minute ago on, or are paid for up to
-/// minutes ahead.
+/// Fills the database with counters that were used from half a minute before the age of the copy on,
+/// or are paid for up to minutes after it.
 async fn fill(stage: &Stage) -> Counters {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_us = i64::try_from(now.expect("it is after 1970").as_micros()).expect("a time");
@@ -43,7 +46,7 @@ async fn fill(stage: &Stage) -> Counters {
         .map(|i| {
             // A name has two counters that are far apart.
             let (name, period) = (format!("n{:04}", i % N_SEQUENCES), i / N_SEQUENCES);
-            let paced_us = now_us - 30 * SECOND_US + i * SECOND_US / 10;
+            let paced_us = now_us - AGE_US - 30 * SECOND_US + i * SECOND_US / 10;
             ((name, format!("p{period}")), (i + 1, paced_us))
         })
         .collect();
@@ -105,6 +108,10 @@ async fn each_of_very_many_counters_is_raised_to_its_own_line(backend: Backend) 
     stage.stop().await;
     let before = fill(&stage).await;
     stage.database.execute(ARM).await;
+    for (row, time) in [("replica", "beat_at"), ("lineage", "stamped_at")] {
+        let earlier = format!("UPDATE {row} SET {time} = {time} - {}", AGE_US / 1000);
+        stage.database.execute(&earlier).await;
+    }
     change_stamp(&stage, "server").await;
     let fenced = recover_by(&stage.settings, Loss::Computed(FenceRequest::default())).await;
     let fenced = fenced.expect("it is fenced");
@@ -144,6 +151,9 @@ async fn each_of_very_many_counters_is_raised_to_its_own_line(backend: Backend) 
     );
     let longest = (until_us + BURST_US - since_us + NUMBER_US - 1) / NUMBER_US;
     assert_eq!(fenced.highest_rise, longest);
+    // None is touched twice.
+    let revisions = "SELECT COUNT(DISTINCT revision) FROM counter WHERE sequence LIKE 'n%'";
+    assert_eq!(stage.number(revisions).await, 1);
     // A counter that is stopped stays where it was.
     let stopped = "SELECT COUNT(*) FROM counter WHERE must_recover = TRUE AND next_value <= 2400";
     let n_stopped = i64::try_from(unknown.len()).expect("a count");

@@ -1,14 +1,14 @@
 //! The replicas of an earlier program are replaced by those of this one, one after the other.
 //!
-//! `tests/run --from REVISION rolling` builds the program of an earlier revision and runs these
-//! tests.
+//! `tests/run --from REVISION rolling` builds the program of an earlier revision. In other runs the
+//! earlier program is the same one.
 
 use std::sync::Arc;
 
 use super::LIMIT;
 use super::fenced::FENCES;
 use super::load::{self, Call, Callers, Load, Work, at};
-use crate::support::{Backend, Options, Program, TestDatabase, for_the_backends, settings, wait};
+use crate::support::{Backend, Options, Program, TestDatabase, for_each_server, settings, wait};
 
 const N_REPLICAS: usize = 2;
 const IS_ARMED: &str = "SELECT COUNT(*) FROM meta WHERE armed_at IS NOT NULL";
@@ -46,11 +46,7 @@ fn migrate(options: &Options) {
     assert_eq!(finished.code, Some(0), "{finished}");
 }
 
-for_the_backends!(
-    a_rolling_upgrade_repeats_and_refuses_nothing:
-    postgres = Postgres #[ignore = "needs an earlier program: tests/run --from builds one"],
-    mariadb = MariaDb #[ignore = "needs an earlier program: tests/run --from builds one"]
-);
+for_each_server!(a_rolling_upgrade_repeats_and_refuses_nothing);
 
 async fn a_rolling_upgrade_repeats_and_refuses_nothing(backend: Backend) {
     let database = TestDatabase::empty(backend).await;
