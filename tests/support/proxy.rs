@@ -239,6 +239,7 @@ impl State {
 
 async fn forward(client: TcpStream, caller: Option<u32>, state: &State) {
     let mut ways = state.ways.subscribe();
+    let _told = client.set_nodelay(true);
     // The halves stay here and are borrowed below. A half that is dropped would tell its peer of
     // the end.
     let (mut from_client, mut to_client) = client.into_split();
@@ -256,6 +257,8 @@ async fn forward(client: TcpStream, caller: Option<u32>, state: &State) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", way.port)).await else {
         return;
     };
+    // A real network does not hold packets back.
+    let _told = server.set_nodelay(true);
     let (mut from_server, mut to_server) = server.into_split();
     // The cut that the next reply meets.
     let cut = Mutex::new(None);

@@ -6,9 +6,12 @@ use super::fenced::{FENCES, arm};
 use super::stage::{N_AFTER, Stage};
 use crate::support::{Backend, Program, for_each_server, settings::at_size, wait};
 
-/// How many decimal digits tell the counters apart.
-fn n_digits() -> u32 {
-    at_size(4, 6)
+/// How many counters one statement makes: 10 to the power of this.
+const N_DIGITS: u32 = 4;
+
+/// How many times that there are.
+fn n_batches() -> u64 {
+    at_size(1, 100)
 }
 
 /// How long a replica may take to fence a database.
@@ -17,20 +20,18 @@ const LONGEST_FENCE: Duration = Duration::from_secs(300);
 const AHEAD: Duration = Duration::from_secs(100);
 
 /// Creates sequences as `orders` is one, with a counter each that was used a moment ago.
-async fn fill(stage: &Stage) {
+async fn fill(stage: &Stage, batch: u64) {
     let digit = (0..10).map(|i| format!("SELECT {i} AS digit"));
     let digit = digit.collect::<Vec<_>>().join(" UNION ALL ");
-    let (names, tables): (Vec<_>, Vec<_>) = (0..n_digits())
+    let (digits, tables): (Vec<_>, Vec<_>) = (0..N_DIGITS)
         .map(|i| (format!("d{i}.digit"), format!("({digit}) d{i}")))
         .unzip();
-    let (name, tables) = (
-        format!("CONCAT('n', {})", names.join(", ")),
-        tables.join(", "),
-    );
+    let (digits, tables) = (digits.join(", "), tables.join(", "));
     let copies = format!(
         "INSERT INTO sequence (name, definition, state, periods_removed_through, version, \
-         created_at, changed_at) SELECT {name}, definition, state, periods_removed_through, \
-         version, created_at, changed_at FROM sequence, {tables} WHERE name = 'orders'"
+         created_at, changed_at) SELECT CONCAT('n{batch}-', {digits}), definition, state, \
+         periods_removed_through, version, created_at, changed_at FROM sequence, {tables} \
+         WHERE name = 'orders'"
     );
     stage.database.execute(&copies).await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -43,7 +44,7 @@ async fn fill(stage: &Stage) {
         "INSERT INTO counter (sequence, period, next_value, floor, state, rate, stripe_count, \
          {window}, window_open, window_leased_until, revision, version, paced_until_us, \
          must_recover) SELECT name, '', 1, 1, 'live', 0, 1, 0, FALSE, 0, 1, 2, \
-         {paced_until_us}, FALSE FROM sequence WHERE name LIKE 'n%'"
+         {paced_until_us}, FALSE FROM sequence WHERE name LIKE 'n{batch}-%'"
     );
     stage.database.execute(&counters).await;
 }
@@ -57,7 +58,9 @@ async fn a_fence_of_very_many_counters_is_made(backend: Backend) {
     let mut old = stage.start().await;
     arm(&stage).await;
     stage.take(&old.client(), 1).await;
-    fill(&stage).await;
+    for batch in 0..n_batches() {
+        fill(&stage, batch).await;
+    }
     stage.lose_commits(&old.client()).await;
     old.kill();
     let n_lost = stage.promote().await;
@@ -70,7 +73,7 @@ async fn a_fence_of_very_many_counters_is_made(backend: Backend) {
     })
     .await;
     let lasted = begun.elapsed();
-    let n_counters = 10_u64.pow(n_digits());
+    let n_counters = n_batches() * 10_u64.pow(N_DIGITS);
     println!(
         "{}: {n_counters} counters in {} ms",
         stage.copy().product(),
