@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use actix_web::rt::System;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use jiff::Timestamp;
 use odometer_store::{Arming, FenceRequest, Loss};
 use rustix::fs::Mode;
@@ -99,6 +99,11 @@ struct RecoverOptions {
     /// Do not ask; needed where standard input is no terminal.
     #[arg(long)]
     yes: bool,
+}
+
+/// Returns the description of the command line, with the texts of every `--help`.
+pub fn describe() -> clap::Command {
+    CommandLine::command()
 }
 
 /// Runs the program: reads the command line and the environment of this process, runs the command,

@@ -1,4 +1,4 @@
-//! Tests that README says what to do for each error code.
+//! Tests that the documents say what to do for each error code.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::markdown::{Document, inline_code};
 
 #[test]
-fn the_readme_says_what_to_do_for_each_code() {
-    let rows = Document::read("README.md").rows_of(&["Status", "`code`", "What to do"]);
+fn the_documents_say_what_to_do_for_each_code() {
+    let rows = Document::read("docs/errors.md").rows_of(&["Status", "`code`", "What to do"]);
     let explained: Vec<&str> = rows.iter().flat_map(|row| inline_code(&row[1])).collect();
     let snapshot = Document::read("tests/snapshots/openapi.snap").text;
     let (_, contract) = snapshot.split_once("\n---\n").expect("a front matter");

@@ -134,13 +134,25 @@ impl Document {
         tables
     }
 
-    /// Returns the rows of the only table that begins with these columns.
-    pub(crate) fn rows_of(&self, columns: &[&str]) -> Vec<Vec<String>> {
+    /// Returns the tables that begin with these columns.
+    fn tables_of(&self, columns: &[&str]) -> Vec<Table> {
         let mut found: Vec<Table> = self.tables();
         found.retain(|table| {
             columns.len() <= table.header.len()
                 && columns.iter().zip(&table.header).all(|(a, b)| a == b)
         });
+        found
+    }
+
+    /// Returns the rows of all tables that begin with these columns.
+    pub(crate) fn rows_of_all(&self, columns: &[&str]) -> Vec<Vec<String>> {
+        let found = self.tables_of(columns);
+        found.into_iter().flat_map(|table| table.rows).collect()
+    }
+
+    /// Returns the rows of the only table that begins with these columns.
+    pub(crate) fn rows_of(&self, columns: &[&str]) -> Vec<Vec<String>> {
+        let mut found = self.tables_of(columns);
         match found.pop() {
             Some(table) if found.is_empty() => table.rows,
             _ => panic!("not one table {columns:?} in {}", self.path.display()),
@@ -192,7 +204,8 @@ pub(crate) fn anchor(heading: &str) -> String {
 fn fences_tables_code_and_links_are_found() {
     let text = "# A title\n\nSee [this](there.md#x) and `code`.\n\n```sh\nls `pwd`\n```\n\n\
                 ```text\nout\n```\n\n## Next, please\n\n1. Do\n\n   ```sql\n   SELECT 1\n   ```\n\n\
-                | A | B |\n|---|---|\n| `x` | |\n| y | z |\n";
+                | A | B |\n|---|---|\n| `x` | |\n| y | z |\n\n\
+                | A | C |\n|---|---|\n| w | |\n";
     let document = Document {
         path: PathBuf::from("a.md"),
         text: text.to_owned(),
@@ -214,5 +227,7 @@ fn fences_tables_code_and_links_are_found() {
     assert_eq!(anchor("Next, please"), "next-please");
     assert_eq!(document.inline_code(), ["code", "x"]);
     assert_eq!(document.links(), ["there.md#x"]);
-    assert_eq!(document.rows_of(&["A"]), [["`x`", ""], ["y", "z"]]);
+    assert_eq!(document.rows_of(&["A", "B"]), [["`x`", ""], ["y", "z"]]);
+    let all = [["`x`", ""], ["y", "z"], ["w", ""]];
+    assert_eq!(document.rows_of_all(&["A"]), all);
 }

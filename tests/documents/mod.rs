@@ -2,6 +2,7 @@
 //! up.
 
 mod answers;
+mod book;
 mod codes;
 mod commands;
 mod configuration;
@@ -13,6 +14,7 @@ mod map;
 pub(crate) mod markdown;
 mod metrics;
 mod names;
+mod prose;
 mod reader;
 mod rules;
 mod runbook;

@@ -15,6 +15,13 @@ const SHOWN_PASSWORD: &str = "PASSWORD";
 /// The name of the database and of the account in the documents.
 const SHOWN_NAME: &str = "odometer";
 
+/// The languages of examples, each with the file and the program that run one.
+const EXAMPLES: [(&str, &str, &str); 2] = [
+    ("python", "example.py", "python3"),
+    // The examples are written so that they are JavaScript, too.
+    ("ts", "example.mjs", "node"),
+];
+
 /// The commands that start the program in the documents.
 const SERVES: [&str; 3] = ["cargo run --release", "odometer serve", "odometer"];
 
@@ -88,6 +95,20 @@ impl Reader {
         };
         self.environment.retain(|(known, _)| known != key);
         self.environment.push((key.to_owned(), value));
+    }
+
+    /// Runs an example in another language against the program, and returns its output.
+    ///
+    /// # Panics
+    /// If the example fails, or if no program runs this language.
+    pub(super) fn run_example(&self, language: &str, text: &str) -> String {
+        let (_, file, program) = EXAMPLES
+            .into_iter()
+            .find(|(name, ..)| *name == language)
+            .unwrap_or_else(|| panic!("nothing runs {language}"));
+        let text = text.replace(SHOWN_ADDRESS, self.program().address());
+        std::fs::write(self.home.path().join(file), text).expect("our directory");
+        self.shell(&format!("{program} {file}"))
     }
 
     /// Starts the program. An earlier program is stopped first, and must stop well.

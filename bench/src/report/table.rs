@@ -65,24 +65,18 @@ fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a str> {
     found
 }
 
-/// Returns a short table of the rows that have targets, with their notes.
-pub(crate) fn targets(rows: &[Row]) -> String {
-    let mut text = head(&[
-        "What",
-        SUBJECT,
-        "Beside it",
-        "Its figure",
-        "Ratio",
-        "Wanted",
-        "Met",
-    ]);
-    let notes = notes(rows.iter().filter(|row| !row.targets.is_empty()));
-    for line in rows.iter().flat_map(Line::of) {
-        if !line.targets.is_empty() {
-            text.push_str(&line.short(&notes));
+/// Returns a short table of chosen lines, each by the name of its row and of its reference. A line
+/// that no row has is left out.
+pub(crate) fn excerpt(rows: &[Row], chosen: &[(&str, &str)]) -> String {
+    let mut text = head(&["What", SUBJECT, "Beside it", "Its figure", "Ratio"]);
+    let lines: Vec<Line<'_>> = rows.iter().flat_map(Line::of).collect();
+    for &(name, beside) in chosen {
+        let is_chosen = |line: &&Line<'_>| line.row.name == name && line.beside == Some(beside);
+        if let Some(line) = lines.iter().find(is_chosen) {
+            text.push_str(&line.short());
         }
     }
-    text + &below(&notes)
+    text
 }
 
 /// Returns how many requests failed in all series. Rows of costs are left out, because they use the
@@ -160,20 +154,18 @@ impl<'a> Line<'a> {
         ])
     }
 
-    fn short(&self, notes: &[&str]) -> String {
+    fn short(&self) -> String {
         let median = |series: &Series| {
             let spread = series.value();
             let value = spread.map(|spread| units::value(spread.median, self.row.unit));
             value.unwrap_or_else(|| NOTHING.to_owned()) + &failed(series)
         };
         line(&[
-            self.title(notes),
+            self.title(&[]),
             median(self.row.subject()),
             self.beside.unwrap_or(NOTHING).to_owned(),
             self.reference.map_or(NOTHING.to_owned(), median),
             self.ratio(),
-            self.wanted(),
-            self.met().to_owned(),
         ])
     }
 
@@ -335,13 +327,13 @@ mod tests {
         ];
         assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), expected);
         assert_eq!(n_failed(&rows), 3);
-        let short = targets(&rows);
+        let short = excerpt(
+            &rows,
+            &[("one", "absent"), ("one", "other"), ("two", "other")],
+        );
         let expected = [
-            "| compared (1) | 95 k/s | other | 100 k/s | 0.950 (0.900–0.990) | ≥ 0.96 | **no** |",
-            "| compared (1) | 95 k/s | absent | – | – | ≥ 1.25 | not measured |",
-            "| alone (core) (1) | 500 B | – | – | – | ≤ 512 B | yes |",
-            "",
-            "1. A note.",
+            "| compared | 95 k/s | absent | – | – |",
+            "| compared | 95 k/s | other | 100 k/s | 0.950 (0.900–0.990) |",
         ];
         assert_eq!(short.lines().skip(2).collect::<Vec<_>>(), expected);
     }
@@ -377,9 +369,7 @@ mod tests {
             "| cost | 9.96 µs | – | 100 % / 80 % | idle | 5 µs | – | 50 % / 50 % | 1.992 | – | – |",
         ];
         assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), expected);
-        assert!(
-            targets(&rows).contains("| – (bound by its client) | ≥ 1.05 | bound by its client |")
-        );
+        assert!(excerpt(&rows, &[("one", "bound")]).contains("| 60/s | – (bound by its client) |"));
         let said = "- cost: Odometer 9.96 µs, bound 7 µs. Odometer is **behind**, at 1.423 times the cost.\n";
         assert_eq!(costs(&rows), said);
     }

@@ -12,8 +12,6 @@ pub(crate) struct Picture {
     pub(crate) file: &'static str,
     /// The text for readers who cannot see the picture.
     pub(crate) title: &'static str,
-    /// Whether the README shows the picture.
-    pub(crate) is_main: bool,
     pub(crate) svg: String,
 }
 

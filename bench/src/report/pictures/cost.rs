@@ -33,7 +33,6 @@ pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     Ok(Some(Picture {
         file: FILE,
         title: "Processor time of a number of Odometer, Redis, PostgreSQL and MariaDB",
-        is_main: true,
         svg,
     }))
 }

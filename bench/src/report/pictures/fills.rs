@@ -46,7 +46,6 @@ pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     Ok(Some(Picture {
         file: FILE,
         title: "The part of leaf pages that is in use, by kind of key",
-        is_main: false,
         svg,
     }))
 }

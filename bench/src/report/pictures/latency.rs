@@ -76,7 +76,6 @@ pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     Ok(Some(Picture {
         file: FILE,
         title: "Latency by percentile with the database healthy, slow and away",
-        is_main: true,
         svg,
     }))
 }

@@ -34,7 +34,6 @@ pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     Ok(Some(Picture {
         file: FILE,
         title: "Numbers in memory of a replica before, while and after its database is away",
-        is_main: false,
         svg,
     }))
 }

@@ -38,7 +38,6 @@ pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     Ok(Some(Picture {
         file: FILE,
         title: "Page splits by kind of key, in the first and in the second half of the rows",
-        is_main: false,
         svg,
     }))
 }

@@ -41,7 +41,6 @@ pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     Ok(Some(Picture {
         file: FILE,
         title: "Throughput of Odometer beside a constant body, Redis, PostgreSQL and MariaDB",
-        is_main: false,
         svg,
     }))
 }
