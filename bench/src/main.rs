@@ -28,7 +28,7 @@ use report::Run;
 use rows::{ENTRIES, Entry, STUDIES};
 use stage::Stage;
 
-/// Measures Odometer beside what a user would pick instead, on this machine.
+/// Measures Odometer and what a user would pick instead, on this machine.
 #[derive(Parser)]
 #[command(name = "bench/run")]
 struct Arguments {

@@ -1,4 +1,4 @@
-//! What numbers and time-ordered ids cost in process, on one thread and on two, beside a bare
+//! What numbers and time-ordered ids cost in process, on one thread and on two, next to a bare
 //! `fetch_add`, which nothing that two threads share can undercut: `cargo bench -p odometer-core`.
 //!
 //! Two threads on fewer than two free cores measure the scheduler.

@@ -187,8 +187,8 @@ fn keep_from_others(file: &File, path: &Path) {
     if let Err(error) = file.set_permissions(Permissions::from_mode(OWNERS_ALONE)) {
         tracing::warn!(
             target: TARGET,
-            "Others may read {} and so keep this service from starting, and that cannot be changed \
-             ({error}): run chmod 600 on that file as its owner",
+            "Users other than its owner may read {} and can so keep this service from starting. \
+             Its mode cannot be changed ({error}): run chmod 600 on that file as its owner",
             path.display()
         );
     }
@@ -204,8 +204,9 @@ fn warn_of_readers(database: &Path) {
     if mode & OTHERS != 0 {
         tracing::warn!(
             target: TARGET,
-            "Others than its owner may read or write the SQLite file {} (mode {mode:o}), and so keep \
-             this service from starting: run chmod 600 on that file if they need not",
+            "Users other than its owner may read or write the SQLite file {} (mode {mode:o}), and \
+             can so keep this service from starting. If they need no access, run chmod 600 on that \
+             file",
             database.display()
         );
     }

@@ -161,8 +161,8 @@ pub fn postgres_warning(options: &PgConnectOptions) -> Option<String> {
     };
     Some(format!(
         "ODOMETER_DATABASE_URL: sslmode={mode} {what}: \
-         use sslmode=verify-full&sslrootcert=FILE, FILE being the certificate of the authority \
-         that signed the server's"
+         use sslmode=verify-full&sslrootcert=FILE. FILE is the certificate of the authority \
+         that signed the server's certificate"
     ))
 }
 
@@ -180,18 +180,19 @@ pub fn mysql_warning(options: &MySqlConnectOptions) -> Option<String> {
     };
     Some(format!(
         "ODOMETER_DATABASE_URL: ssl-mode={mode} {what}: \
-         use ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE, FILE being the certificate of the authority \
-         that signed the server's"
+         use ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE. FILE is the certificate of the authority \
+         that signed the server's certificate"
     ))
 }
 
-const CLEAR: &str = "sends everything to another host in clear text, where whoever is on the way \
-                     can read and change it";
+const CLEAR: &str = "sends everything to another host in clear text, and anybody on the network \
+                     between can read and change it";
 const ANY_CERTIFICATE: &str =
-    "takes any certificate, so whoever is on the way to the database's host can stand in for it";
+    "takes any certificate, so anybody on the network between can stand in for the database";
 /// Warns although the authority is checked: authorities known to browsers count, and they sign for
 /// everybody.
-const ANY_HOST: &str = "takes any host's certificate, so whoever is on the way and has one can stand in for the database";
+const ANY_HOST: &str = "takes any host's certificate, so anybody on the network between who has \
+                        one can stand in for the database";
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]

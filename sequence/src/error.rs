@@ -65,20 +65,20 @@ pub enum SequenceError {
     )]
     TimeOrdered { name: SequenceName },
     #[error(
-        "At most {most} ids of this sequence can be had at once: its layout has no more for the \
-         time that a call may reach ahead, or, where they are to be `contiguous`, for one tick."
+        "You can get at most {most} ids of this sequence at once. Its layout has no more for the \
+         time that a call may reach ahead, or, if the ids are to be `contiguous`, for one tick."
     )]
     BatchTooLarge { most: u64 },
     #[error("The time bits of sequence `{name}` have ended: it has no ids any more.")]
     TimeEnded { name: SequenceName },
     #[error(
-        "Ids of this sequence are issued again in {wait_ms} ms: until then no worker id has time \
+        "Ids of this sequence are issued again in {wait_ms} ms. Until then no worker id has time \
          that is free. The clock was set back, or the database failed over or was recovered."
     )]
     ClockBehind { wait_ms: u64 },
     #[error(
-        "This replica's clock is {by_ms} ms ahead of the database's: no time is reserved by it \
-         until that is mended; see the runbook, \"clocks apart\"."
+        "This replica's clock is {by_ms} ms ahead of the database's clock. The replica reserves no \
+         time until the clock is set right; see the runbook, \"clocks apart\"."
     )]
     ClockAhead { by_ms: i64 },
     #[error(
@@ -104,7 +104,7 @@ pub enum SequenceError {
          try again later."
     )]
     RateLimited { name: SequenceName, wait_ms: u64 },
-    #[error("At most {burst} numbers of this sequence can be had at once, its `limit.burst`.")]
+    #[error("You can get at most {burst} numbers of this sequence at once, its `limit.burst`.")]
     AboveBurst { burst: u64 },
     #[error("Sequence `{name}` is retired.")]
     Retired { name: SequenceName },

@@ -35,10 +35,10 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer calls over HTTP; what happens when no command is given.
+    /// Answer calls over HTTP. This is the command if you give none.
     Serve,
-    /// Create the schema of each database or bring it up to date; may be run again, and by several
-    /// at once.
+    /// Create the schema of each database, or bring the schema up to date. You may run the command
+    /// again, and several times at once.
     Migrate {
         /// Then let a program of an earlier version use the databases again. Failovers are left to
         /// you from then on.
@@ -54,7 +54,8 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// Make the definitions of a file so, those of `[sequences.NAME]`; may be run again.
+    /// Create or change sequences until they are as the definitions `[sequences.NAME]` of a file
+    /// say. You may run the command again.
     Apply {
         /// TOML file of definitions.
         #[arg(value_name = "FILE")]
@@ -62,12 +63,12 @@ enum Command {
         /// Say what would be changed, and change nothing.
         #[arg(long)]
         dry_run: bool,
-        /// Say only what is refused, and the sum: no progress, and not what became of each.
+        /// Say only what is refused, and the sum. Leave out the progress and each result.
         #[arg(long)]
         quiet: bool,
     },
-    /// After a restore or a failover to an older state: let every sequence go on above what may
-    /// have been issued since.
+    /// Let every sequence go on above what may have been issued. Use it after a restore, or after a
+    /// failover to an older state.
     Recover(RecoverOptions),
 }
 
@@ -79,24 +80,24 @@ struct RecoverOptions {
     /// More numbers than any sequence can have reserved since the state that was restored.
     #[arg(long, value_name = "N")]
     skip: Option<u64>,
-    /// Compute what may be lost since this time (RFC 3339); it is not later than the time that the
+    /// Compute what may be lost since this time (RFC 3339). The time must not be later than the
     /// database itself shows.
     #[arg(long, value_name = "TIME", conflicts_with_all = ["sequence", "skip", "nothing_was_lost"])]
     since: Option<Timestamp>,
-    /// The database has all that it had, on another server than before: skip nothing.
+    /// Skip nothing. Use it if the database has all that it had, on another server than before.
     #[arg(long, conflicts_with = "skip")]
     nothing_was_lost: bool,
-    /// No sequence and no period was first used in what was lost: those that are created from now
-    /// on begin at their start again.
+    /// Let new sequences and periods begin at their start again. Use it if no sequence and no
+    /// period was first used in what was lost.
     #[arg(long, conflicts_with_all = ["sequence", "skip", "since", "nothing_was_lost"])]
     births_from_start: bool,
-    /// Only the sequences of this store; those of all where none is given.
+    /// Recover only the sequences of this store. If you give none, those of all stores.
     #[arg(long, value_name = "NAME")]
     store: Option<String>,
     /// Say what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask; needed where standard input is no terminal.
+    /// Do not ask. You need this option if standard input is no terminal.
     #[arg(long)]
     yes: bool,
 }

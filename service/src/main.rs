@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use tikv_jemallocator::Jemalloc;
 
-/// The allocator of the program: see ADR 20.
+/// The allocator of the program: see ADR 27.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

@@ -272,10 +272,10 @@ fn check_replaced(places: &[(DatabaseIdentity, InstallationId)]) -> Result<(), S
         return Ok(());
     };
     let reason = format!(
-        "{THIS} is new, and {other} holds sequences already: in the place of a lost database it \
-         would give that one's numbers again; restore the lost one from its backup and run \
-         `odometer recover --store {store} --skip N`, or, to go on with this one, run that first \
-         and `odometer migrate` after it",
+        "{THIS} is new, and {other} holds sequences already. In the place of a lost database it \
+         would give the numbers of the lost one again. Restore the lost database from its backup, \
+         and run `odometer recover --store {store} --skip N`. Or, to go on with this database, \
+         run that command and then `odometer migrate`",
         store = identity.label.store
     );
     Err(StartError::Configuration(reason).of(&identity.label))

@@ -170,7 +170,7 @@ async function replica(window) {
       const response = await route.fetch();
       await route.fulfill({ response, json: { ...(await response.json()), version: '99.0.0' } });
     });
-    await page.getByText(`This page is of version ${version}, the replica of 99.0.0: load the page anew.`).waitFor();
+    await page.getByText(`This page is of version ${version}, the replica of 99.0.0: load the page again.`).waitFor();
     await page.reload();
     await until('it is ready', async () => (await status(page)) === 'Ready');
     check((await page.locator('#notices').textContent()) === '', 'a new page is still called old');

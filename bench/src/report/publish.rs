@@ -157,7 +157,7 @@ fn headline(run: &Run) -> String {
 fn whole(run: &Run, drawn: &[Picture]) -> String {
     let machine = &run.machine;
     let mut text = format!(
-        "Measured on {} by `{}` in {} min, in {} rounds of {} s where the row says nothing else.\n\n",
+        "Measured on {} by `{}` in {} min, in {} rounds of {} s unless the row says something else.\n\n",
         run.date(),
         run.command,
         run.took_s.div_ceil(60),
@@ -166,14 +166,14 @@ fn whole(run: &Run, drawn: &[Picture]) -> String {
     );
     for again in &run.again {
         text.push_str(&format!(
-            "Measured again by `{}` at {}, {}: the rows of that.{}\n\n",
+            "Measured again by `{}` at {}, {}: the rows of that command.{}\n\n",
             again.command,
             again.started_at,
             again.sources,
             if again.before.is_empty() {
                 ""
             } else {
-                " The rows as they were before stand below the table."
+                " The earlier rows are below the table."
             }
         ));
     }
@@ -261,7 +261,7 @@ mod tests {
         };
         for (name, beside) in IN_README {
             let text = table::excerpt(&run.rows, &[(name, beside)]);
-            assert!(text.contains(beside), "no {name} beside {beside}");
+            assert!(text.contains(beside), "no {name} with {beside}");
         }
     }
 

@@ -65,7 +65,7 @@ fn summary(run: &Run, backend: Backend) -> String {
         "Merges a 1,000 rows, with deletes",
         "Table and index a row",
         "Log a row",
-        "Rows a second, beside the first",
+        "Rows a second, compared with the first",
     ];
     columns.extend(rest.map(str::to_owned));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
@@ -89,7 +89,7 @@ fn summary(run: &Run, backend: Backend) -> String {
         cells.push(merges.map_or("–".to_owned(), count));
         cells.push(bytes(of(reading, figure::BYTES) / n_rows));
         cells.push(bytes(of(reading, figure::LOG_BYTES) / n_rows));
-        cells.push(beside_the_first(ordered, reading));
+        cells.push(compared_with_the_first(ordered, reading));
         text.push_str(&line(&cells));
     }
     text
@@ -156,7 +156,7 @@ fn table(row: &Row) -> String {
         "Table and index a row",
         "Log a row",
         "Rows a second",
-        "Beside the first",
+        "Compared with the first",
     ]);
     for series in &row.series {
         if let (Some(reading), Some([first, second])) = (series.readings.first(), splits(series)) {
@@ -171,14 +171,14 @@ fn table(row: &Row) -> String {
                 bytes(of(reading, figure::BYTES) / n_left),
                 bytes(of(reading, figure::LOG_BYTES) / n_rows),
                 units::value(reading.value, row.unit),
-                beside_the_first(row, reading),
+                compared_with_the_first(row, reading),
             ]));
         }
     }
     text
 }
 
-fn beside_the_first(row: &Row, reading: &Reading) -> String {
+fn compared_with_the_first(row: &Row, reading: &Reading) -> String {
     let first = row.subject().readings.first();
     let ratio = first.map_or(f64::NAN, |first| reading.value / first.value);
     format!("{ratio:.2}")

@@ -19,7 +19,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
         SUBJECT,
         "CPU a request",
         "Busy",
-        "Beside it",
+        "Compared with",
         "Its figure",
         "Its CPU",
         "Its busy",
@@ -68,7 +68,7 @@ fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a str> {
 /// Returns a short table of chosen lines, each by the name of its row and of its reference. A line
 /// that no row has is left out.
 pub(crate) fn excerpt(rows: &[Row], chosen: &[(&str, &str)]) -> String {
-    let mut text = head(&["What", SUBJECT, "Beside it", "Its figure", "Ratio"]);
+    let mut text = head(&["What", SUBJECT, "Compared with", "Its figure", "Ratio"]);
     let lines: Vec<Line<'_>> = rows.iter().flat_map(Line::of).collect();
     for &(name, beside) in chosen {
         let is_chosen = |line: &&Line<'_>| line.row.name == name && line.beside == Some(beside);

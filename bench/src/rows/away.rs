@@ -81,10 +81,10 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
         "p99 of one number, 5,000 calls/s over 64 connections, PostgreSQL killed for {outage_s} s"
     );
     let note = format!(
-        "timed from when a call was to be sent; default blocks; a name used for the first time had \
-         numbers for {} s in memory after {:.0} s of this load; PostgreSQL shares Odometer's core, \
-         also while it recovers, whose calls count only where they failed; measured for {outage_s} s \
-         away and {} s healthy",
+        "A call is timed from when it was to be sent. Blocks have their default sizes. A name used \
+         for the first time had numbers for {} s in memory after {:.0} s of this load. PostgreSQL \
+         shares Odometer's core, also while PostgreSQL recovers. Calls during the recovery count \
+         only if they failed. Measured for {outage_s} s away and {} s healthy.",
         needed.as_secs(),
         warm_up.as_secs_f64(),
         between(pace).as_secs()

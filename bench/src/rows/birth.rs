@@ -48,7 +48,7 @@ pub(crate) async fn birth(stage: &Stage, pace: Pace) -> Vec<Row> {
         match backend {
             Backend::Sqlite => row,
             Backend::Postgres | Backend::MariaDb => {
-                row.note("Odometer shares its one core with the database")
+                row.note("Odometer shares its one core with the database.")
             }
         }
     };
@@ -175,8 +175,8 @@ pub(crate) async fn names(stage: &Stage, pace: Pace) -> Vec<Row> {
     let series = pace.alternate(&mut [&mut many, &mut one]).await;
     let title = format!("one number, {n_names} names in turn, 64 connections");
     let note = format!(
-        "all were used once before, with `default.block.min` {FIRST_BLOCK}, so that each has \
-         numbers in memory; that took {:.0} names/s",
+        "All names were used once before, with `default.block.min` {FIRST_BLOCK}, so each has \
+         numbers in memory. Their first use ran at {:.0} names/s.",
         born.value
     );
     let row = Row::new("names", &title, Unit::RequestsPerSecond).series(series);

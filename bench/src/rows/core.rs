@@ -69,7 +69,7 @@ pub(crate) async fn core(_: &Stage, pace: Pace) -> Vec<Row> {
 /// Returns a note that names the version of CosId.
 fn about_cosid() -> String {
     let version = cosid::version().ok().flatten().unwrap_or_default();
-    format!("CosId is version {version}; its segments come out of memory, too.")
+    format!("CosId is version {version}. Its segments come out of memory, too.")
 }
 
 /// Adds the series to `row`: the cursor over blocks of `count` numbers, and its references.

@@ -51,12 +51,12 @@ pub(crate) async fn crowd(stage: &Stage, pace: Pace) -> Vec<Row> {
         format!("{what}, 32 replicas issuing 20,000 numbers/s of one name together, PostgreSQL")
     };
     let series = |readings| vec![Series::new("Odometer", readings)];
-    let together = "replicas, PostgreSQL and callers share all cores";
+    let together = "Replicas, PostgreSQL and callers share all cores.";
     let length_s = length(pace).as_secs();
     let note = format!(
-        "{n_rounds} rounds of {length_s} s, from the second second on; `block.min` 100 and \
-         `block.max` {BLOCK_MAX}, so that each replica refills about once a second, as larger \
-         blocks leave nothing to count; reads of the counter are not counted; {together}"
+        "{n_rounds} rounds of {length_s} s, without the first second of each. `block.min` is 100 \
+         and `block.max` is {BLOCK_MAX}, so each replica refills about once a second. Larger blocks \
+         would leave nothing to count. Reads of the counter are not counted. {together}"
     );
     let of_updates = title("conditional updates a success");
     let of_fairness = title("least numbers of a replica, divided by the mean");
@@ -70,10 +70,13 @@ pub(crate) async fn crowd(stage: &Stage, pace: Pace) -> Vec<Row> {
         Row::new("crowd-fairness", &of_fairness, Unit::Count)
             .series(series(fairness))
             .limit(Bound::AtLeast(0.25))
-            .note("all are offered the same; what the least got in the closed loop is in the raw figures"),
+            .note(
+                "All replicas are offered the same load. The raw figures show what the least got in \
+                 the closed loop.",
+            ),
         Row::new("crowd-closed", of_closed, Unit::NumbersPerSecond)
             .series(series(closed))
-            .note(format!("{n_rounds} rounds; {together}")),
+            .note(format!("{n_rounds} rounds. {together}")),
     ]
 }
 

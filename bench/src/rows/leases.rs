@@ -39,13 +39,13 @@ pub(crate) async fn leases(stage: &Stage, pace: Pace) -> Vec<Row> {
     for (name, title, path) in [
         (
             "leases-block",
-            "one number of a block, 64 connections with 4 requests each, beside 300 leases of \
+            "one number of a block, 64 connections with 4 requests each, with 300 leases of \
              worker ids and 300 releases a second",
             NEXT,
         ),
         (
             "leases-snowflake",
-            "one time-ordered id, 64 connections with 4 requests each, beside 300 leases of worker \
+            "one time-ordered id, 64 connections with 4 requests each, with 300 leases of worker \
              ids and 300 releases a second",
             TIME_ORDERED,
         ),
@@ -65,9 +65,9 @@ pub(crate) async fn leases(stage: &Stage, pace: Pace) -> Vec<Row> {
         let series = pace.alternate(&mut [&mut beside, &mut alone]).await;
         let row = Row::new(name, title, Unit::RequestsPerSecond).series(series);
         rows.push(row.target(ALONE, Bound::AtLeast(0.9)).note(
-            "each lease is of 30 s and given back at once with `unused_from_ms`, over 8 \
-             connections; PostgreSQL shares the core of who asks, which four requests at a time \
-             leave room for",
+            "Each lease is of 30 s, and is given back at once with `unused_from_ms`, over 8 \
+             connections. PostgreSQL shares the core of the client. With four requests at a time, \
+             the client leaves room for PostgreSQL.",
         ));
     }
     rows

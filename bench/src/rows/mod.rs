@@ -54,7 +54,7 @@ pub(crate) fn check(rows: &[Row]) {
         assert_eq!(
             unknown.next(),
             None,
-            "{} was not measured beside it",
+            "a reference of {} was not measured",
             row.name
         );
     }
@@ -153,7 +153,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "striped",
-        title: "databases that share a sequence beside one",
+        title: "databases that share a sequence, compared with one",
         is_quick: false,
         estimate: stores::striped_estimate,
         measure: |stage, pace| Box::pin(stores::striped(stage, pace)),
@@ -167,7 +167,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "drivers",
-        title: "SeaORM beside bare sqlx",
+        title: "SeaORM compared with bare sqlx",
         is_quick: false,
         estimate: |pace| pace.estimate(6) + STARTS,
         measure: |stage, pace| Box::pin(drivers::drivers(stage, pace)),
@@ -202,7 +202,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "names",
-        title: "100,000 names in turn beside one",
+        title: "100,000 names in turn, compared with one",
         is_quick: false,
         estimate: birth::estimate_of_names,
         measure: |stage, pace| Box::pin(birth::names(stage, pace)),
@@ -216,14 +216,14 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "core",
-        title: "numbers taken in process, beside `fetch_add` and CosId",
+        title: "numbers taken in process, compared with `fetch_add` and CosId",
         is_quick: false,
         estimate: core::estimate,
         measure: |stage, pace| Box::pin(core::core(stage, pace)),
     },
     Entry {
         name: "snowflake",
-        title: "time-ordered ids in process, beside `fetch_add`",
+        title: "time-ordered ids in process, compared with `fetch_add`",
         is_quick: true,
         estimate: snowflake::estimate,
         measure: |stage, pace| Box::pin(snowflake::snowflake(stage, pace)),

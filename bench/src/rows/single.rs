@@ -83,8 +83,8 @@ pub(crate) async fn single(stage: &Stage, pace: Pace) -> Vec<Row> {
     .target(CONSTANT, Bound::AtLeast(0.97))
     .note(REDIS_NOTE)
     .note(
-        "PostgreSQL and MariaDB are as durable as they come, their statements are prepared, \
-             and 1000 is what MariaDB takes if no cache is named.",
+        "PostgreSQL and MariaDB have their default durability. Their statements are prepared. \
+         MariaDB has a cache of 1000 if none is named.",
     );
     let of_databases = sequences
         .iter()

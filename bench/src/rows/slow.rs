@@ -58,10 +58,10 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
         );
         let row = Row::new(&format!("slow-{delay_ms}"), &title, Unit::Microseconds);
         let row = row.series(series).note(format!(
-            "timed from when a call was to be sent; both take turns of a second, {n_turns} in a \
-             round, and a round counts with the median of its turns' p99; `block.max` is {SLOW_BLOCK} and `block.hold` and \
-             `block.refill` are 1 s, else nothing would be fetched meanwhile; PostgreSQL shares \
-             Odometer's core"
+            "A call is timed from when it was to be sent. Both take turns of a second, {n_turns} in \
+             a round, and a round counts with the median of its turns' p99. `block.max` is \
+             {SLOW_BLOCK}, and `block.hold` and `block.refill` are 1 s, because otherwise nothing \
+             would be fetched meanwhile. PostgreSQL shares Odometer's core."
         ));
         rows.push(match delay_ms {
             100 => row.target(HEALTHY, Bound::AtMost(1.1)),

@@ -29,7 +29,7 @@ pub(crate) fn steady() -> Vec<Row> {
         Row::new(&format!("steady-{per_s}"), &title, Unit::Count)
             .series(vec![Series::new("Odometer", vec![reading])])
             .limit(Bound::AtLeast(15.0))
-            .note("each reservation is one write; its row in the journal another, later one")
+            .note("Each reservation is one write. Its row in the journal is another, later write.")
     };
     [1, 100, 10_000].into_iter().map(row).collect()
 }

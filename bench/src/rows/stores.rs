@@ -64,9 +64,9 @@ pub(crate) async fn redis(stage: &Stage, pace: Pace) -> Vec<Row> {
     let row = Row::new("strict-redis", title, Unit::RequestsPerSecond).series(series);
     let row = row.note(
         "Odometer shares the one core with Redis and PostgreSQL, and the processor time is that of \
-         all; callers who come while a step is on its way share the next one, which is why more \
-         numbers a second can leave than Redis makes steps; each step checks the server's identity \
-         and the ceiling, which a bare INCR does not.",
+         all three together. Callers who come while a step is on its way share the next step. So \
+         more numbers a second can leave than Redis makes steps. Each step checks the server's \
+         identity and the ceiling, and a bare INCR checks neither.",
     );
     let title = format!("processor time of {title}");
     vec![row.cost(&title, 1, &[WITHOUT, INCR]), row]
@@ -113,8 +113,8 @@ pub(crate) async fn striped(stage: &Stage, pace: Pace) -> Vec<Row> {
         let series = pace.alternate(&mut [&mut striped, &mut alone]).await;
         let row = Row::new(name, title, Unit::RequestsPerSecond).series(series);
         rows.push(row.note(
-            "The three databases are of one PostgreSQL server, which shares the one core with \
-             Odometer: this is what striping costs, not what three machines bring.",
+            "The three databases are on one PostgreSQL server, which shares the one core with \
+             Odometer. So the row shows what striping costs, and not what three machines bring.",
         ));
     }
     rows

@@ -43,10 +43,10 @@ async fn on(stage: &Stage, pace: Pace, backend: Backend, database: &str) -> [Row
     let title = format!("one number with strict order on {database}, 64 connections");
     let row = Row::new(&name, &title, Unit::RequestsPerSecond).series(series);
     let row = row.note(format!(
-        "Odometer shares the one core with {database}, and the processor time is that of both; a \
-         sequence with cache 1 ascends as well while one server gives all its numbers{}.",
+        "Odometer shares the one core with {database}, and the processor time is that of both \
+         together. A sequence with cache 1 ascends as well, while one server gives all its numbers.{}",
         if backend == Backend::Postgres {
-            ", of which it writes only every 32nd to its log"
+            " PostgreSQL writes only every 32nd of these numbers to its log."
         } else {
             ""
         }

@@ -56,8 +56,8 @@ impl Definition {
     fn loses_digits(&self) -> Option<String> {
         (self.last() > EXACT).then(|| {
             format!(
-                "`max` is above {EXACT} (2^53 - 1): programs that read numbers as floating point, \
-                 as JavaScript does, lose digits there; let them take `id` as a string."
+                "`max` is above {EXACT} (2^53 - 1). Programs that read numbers as floating point, \
+                 as JavaScript does, lose digits above it. Let them take `id` as a string."
             )
         })
     }
@@ -101,8 +101,8 @@ impl Definition {
         // `block.max` was chosen, so it is no surprise. The 1/4096 of a short sequence is one.
         (most < self.block.max).then(|| {
             format!(
-                "A block has at most {most} numbers, {limit}: if callers take more than that in \
-                 `block.hold` ({hold}), what is in memory does not last for `hold` while the \
+                "A block has at most {most} numbers, {limit}. If callers take more than that in \
+                 `block.hold` ({hold}), the numbers in memory do not last for `hold` while the \
                  database is away."
             )
         })
@@ -205,8 +205,8 @@ impl Definition {
 fn loses_digits(layout: &Layout) -> Option<String> {
     (layout.highest() > EXACT).then(|| {
         format!(
-            "Ids of this `layout` go above {EXACT} (2^53 - 1): programs that read numbers as \
-             floating point, as JavaScript does, lose digits there; let them take `id` as a \
+            "Ids of this `layout` go above {EXACT} (2^53 - 1). Programs that read numbers as \
+             floating point, as JavaScript does, lose digits above it. Let them take `id` as a \
              string, or give `layout` \"53-bit\"."
         )
     })

@@ -99,7 +99,7 @@ impl NumberFormat {
             Some(width) => Ok(Some(Self { base, width })),
             None => Err(FormatError::new(format!(
                 "has the padding `{padding}` in the field at character {at}; it is 0 and a width \
-                 of 1 to {most}, the most digits that a number has in this base, as in `06`"
+                 of 1 to {most}, as in `06`. No number has more digits in this base"
             ))),
         }
     }

@@ -224,10 +224,10 @@ impl Format {
         match neighbour {
             Some(literal) if !self.digits().has(literal) => Ok(()),
             _ => Err(FormatError::new(
-                "cannot always be read back: the keys of `{period}` vary in length, so put a \
-                 character that is no digit of the value, such as `-`, between it and the value, \
-                 next to the value; or give the value a fixed width, as in `{value:06}`, with \
-                 `overflow` \"refuse\"",
+                "cannot always be read back, because the keys of `{period}` vary in length. Put a \
+                 character that is no digit of the value, such as `-`, next to the value, between \
+                 `{period}` and the value. Or give the value a fixed width, as in `{value:06}`, \
+                 with `overflow` \"refuse\"",
             )),
         }
     }

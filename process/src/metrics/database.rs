@@ -10,7 +10,7 @@ declare! {
     pub struct DatabaseMetrics {
         /// 1 while a database answers, 0 otherwise.
         up: Gauge = "odometer_database_up",
-        /// 1 while a database's settings let a crash of it forget what it has committed.
+        /// 1 while settings of a database let a crash of its server forget what it has committed.
         ///
         /// As last looked at.
         durability_weak: Gauge = "odometer_database_durability_weak",
@@ -18,9 +18,11 @@ declare! {
         ///
         /// Counts the writes.
         reservations: Counter = "odometer_database_reservations_total",
-        /// 1 from when the store was found to have gone back until a recovery is seen, 0 otherwise.
+        /// 1 from when a database was found in an earlier state until a recovery is seen, 0
+        /// otherwise.
         went_back: Gauge = "odometer_store_went_back",
-        /// Times that all counters of a copy were raised, as this replica saw, by itself or another one.
+        /// Times that this replica saw all counters of a copy raised, by itself or by another
+        /// replica.
         fences: Counter = "odometer_store_fences_total",
         /// Times that this replica trusted a server that was started again.
         ///
@@ -30,9 +32,10 @@ declare! {
         failover_guard: Gauge = "odometer_failover_guard",
         /// Pairs of blocks in the journal that have numbers in common.
         journal_overlaps: Gauge = "odometer_journal_overlaps",
-        /// The greatest part of its worker ids that is taken in any pool leased from here.
+        /// The part of the worker ids that is taken, in the fullest pool that this replica leased
+        /// from.
         worker_ids_taken_ratio: Gauge = "odometer_worker_ids_taken_ratio",
-        /// A database's clock minus this machine's.
+        /// The clock of a database minus the clock of this machine.
         ///
         /// In seconds.
         clock_skew_seconds: Gauge = "odometer_clock_skew_seconds",

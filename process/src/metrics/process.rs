@@ -31,20 +31,21 @@ declare! {
         ///
         /// In seconds, all attempts together.
         reservation_duration: Histogram = "odometer_reservation_duration_seconds",
-        /// Reservations the store is working on.
+        /// Reservations that the store is working on.
         reservations_in_flight: Gauge = "odometer_reservations_in_flight",
-        /// Callers held until a refill is done.
+        /// Callers that wait until a refill is done.
         waiters: Gauge = "odometer_waiters",
-        /// Callers refused because too many were waiting, or too long for a place in memory.
+        /// Callers refused because too many were waiting, or because they waited too long for a
+        /// place in memory.
         ///
         /// `limits.waiters` were waiting already, or no slot under `limits.live_periods` became
         /// free in time.
         waiters_refused: Counter = "odometer_waiters_refused_total",
-        /// Leases of worker ids refused because none could be had.
+        /// Leases of worker ids refused because no id was free, or none could be used soon enough.
         ///
         /// No id was free, or no unused time began soon enough.
         worker_leases_refused: Counter = "odometer_worker_leases_refused_total",
-        /// Calls for numbers that memory had not.
+        /// Calls that waited because no number was in memory.
         ///
         /// They asked the actor.
         cold_calls: Counter = "odometer_cold_calls_total",
@@ -56,7 +57,7 @@ declare! {
         live_sequences: Gauge = "odometer_live_sequences",
         /// Sequences created by this process.
         sequences_created: Counter = "odometer_sequences_created_total",
-        /// Tasks alive in the store's runtime, statements among them.
+        /// Tasks alive in the store's runtime, statements included.
         store_tasks: Gauge = "odometer_store_tasks",
         /// 1 while every store answers, 0 otherwise.
         store_up: Gauge = "odometer_store_up",
@@ -74,37 +75,38 @@ declare! {
         journal_rows_pruned: Counter = "odometer_journal_rows_pruned_total",
         /// Periods of the calendar removed because of their age.
         periods_removed: Counter = "odometer_periods_removed_total",
-        /// Times that all of the journal was looked through for blocks that overlap.
+        /// Times that the whole journal was searched for blocks that overlap.
         journal_checks: Counter = "odometer_journal_checks_total",
-        /// The least time any sequence in use can go on without the store.
+        /// The shortest time that any sequence in use can go on without the store.
         ///
         /// In seconds; +Inf if none is in use.
         shortest_reserve_seconds: Gauge = "odometer_shortest_reserve_seconds",
-        /// The least part of block.hold, or of what is left of its period, that any sequence in use
-        /// can go on for without the store; without names whose range allows no more.
+        /// How long a sequence in use can go on without the store, as a part of block.hold. Shows
+        /// the smallest such part. If less than block.hold is left of a period, the time that is
+        /// left counts instead. Names whose range allows no more are left out.
         ///
         /// +Inf if no sequence is in use, or if no range allows more.
         shortest_reserve_ratio: Gauge = "odometer_shortest_reserve_ratio",
-        /// The least numbers left to any live sequence.
+        /// The fewest numbers left to any live sequence.
         ///
         /// +Inf if none is live.
         shortest_runway: Gauge = "odometer_shortest_runway_numbers",
-        /// The least time to any live sequence's end at its present rate.
+        /// The shortest time until any live sequence ends at its present rate.
         ///
         /// In seconds; +Inf if none is in use.
         shortest_runway_seconds: Gauge = "odometer_shortest_runway_seconds",
-        /// Worker ids that time-ordered ids are issued with here.
+        /// Worker ids with which this replica issues time-ordered ids.
         worker_ids_held: Gauge = "odometer_worker_ids_held",
-        /// The least time any time-ordered sequence in use can go on without the store.
+        /// The shortest time that any time-ordered sequence in use can go on without the store.
         ///
         /// In seconds. It is 0 if one has no worker id, and +Inf if none is in use.
         worker_lease_seconds: Gauge = "odometer_worker_lease_seconds",
         /// Calls refused because their administrator's token was wrong.
         tokens_refused: Counter = "odometer_tokens_refused_total",
-        /// Requests being answered off the warm path.
+        /// Requests being answered that are not on the warm path.
         http_in_flight: Gauge = "odometer_http_in_flight_requests",
-        /// Requests refused because too many were being answered, or too large a part of the memory
-        /// was taken by replies that nobody had read yet.
+        /// Requests refused because too many were being answered, or because large replies that are
+        /// not read yet had used up their memory.
         ///
         /// `limits.in_flight` were being answered, or large replies had used up their memory.
         http_refused: Counter = "odometer_http_refused_requests_total",

@@ -24,12 +24,12 @@ declare! {
         ///
         /// From 0 to 1.
         block_utilization: Gauge = "odometer_block_utilization_ratio",
-        /// How long what is left in memory lasts at the present rate.
+        /// How long the numbers in memory last at the present rate.
         ///
         /// In seconds; +Inf at rate 0.
         reserve_seconds: Gauge = "odometer_reserve_seconds",
-        /// Numbers that nobody has reserved, up to the end of the sequence; infinite where it
-        /// starts again before, or where no count says when it ends.
+        /// Numbers that are not reserved yet, up to the end of the sequence. Infinite if the
+        /// sequence starts again before, or if no count says when the sequence ends.
         runway_numbers: Gauge = "odometer_runway_numbers",
         /// How long until the sequence ends at the present rate.
         ///

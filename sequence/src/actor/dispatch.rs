@@ -31,7 +31,7 @@ impl Shared {
             ActorLink::Live(_) | ActorLink::Idle => {
                 if matches!(&*link, ActorLink::Live(_)) {
                     self.metrics.actor_restarts.increment(1);
-                    tracing::error!(target: TARGET, sequence, "an actor died and is started anew");
+                    tracing::error!(target: TARGET, sequence, "an actor died and is started again");
                 }
                 let Some(ownership) = Ownership::take_over(issuer, issuer.terms.current()) else {
                     // Another actor became the owner first. A sender that waits for an answer asks

@@ -45,14 +45,14 @@ use value::{ConfigValue as _, section};
 /// What the command line says; the strongest layer.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
-    /// Configuration file; `odometer.toml` in the working directory where none is named.
+    /// Configuration file. If you give none, it is `odometer.toml` in the working directory.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Address to listen on; port 0 picks a free one and prints it.
     #[arg(long, global = true, value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
-    /// Database: sqlite:, postgres: or mysql:. Others on this machine can see it here; for a URL
-    /// with a password use the environment or --database-url-file.
+    /// Database: sqlite:, postgres: or mysql:. Others on this machine can see it here. If the URL
+    /// has a password, use the environment or --database-url-file.
     #[arg(long, global = true, value_name = "URL")]
     pub database_url: Option<Secret>,
     /// File that holds the database URL.
@@ -73,7 +73,7 @@ pub struct Flags {
     /// Bring the schema of PostgreSQL or MySQL up to date at start; for one-node use.
     #[arg(long, global = true)]
     pub migrate: bool,
-    /// Any other key of the configuration, as in --set refill.deadline=2s; may be repeated.
+    /// Any other key of the configuration, as in --set refill.deadline=2s. You may repeat it.
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }

@@ -11,9 +11,9 @@ use odometer_process::{
 use super::problem::{Code, Problem};
 
 /// Why a call by another name is refused.
-pub(crate) const FOREIGN_HOST: &str = "The service listens on loopback and was called by another name than \
-    `localhost`, `127.0.0.1` or `[::1]`; call it by one of these, have the proxy before it send one as \
-    `Host`, or add the name to `http.hosts`.";
+pub(crate) const FOREIGN_HOST: &str = "The service listens on loopback and was called by a name other than \
+    `localhost`, `127.0.0.1` or `[::1]`. Call it by one of these names, let the proxy in front of it \
+    send one of them as `Host`, or add the name to `http.hosts`.";
 
 /// The names by which callers may call one listener.
 #[derive(Clone, Debug)]

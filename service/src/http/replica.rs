@@ -175,8 +175,8 @@ pub(crate) struct WatchedReply {
     sequence: values::SequenceName,
     /// The sequence; null if it is not in memory, though it may exist.
     live: Option<LiveSequenceReply>,
-    /// At most the last 300 seconds that this replica has watched the sequence, the oldest first;
-    /// empty if it was not used in them, or if 1000 others were in use before.
+    /// At most the last 300 seconds that this replica has watched the sequence, the oldest first.
+    /// Empty if the sequence was not used in them, or if 1000 other sequences were in use before.
     history: Vec<UsageSecondReply>,
 }
 

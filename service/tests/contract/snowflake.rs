@@ -134,7 +134,7 @@ fn an_unbroken_range_is_of_one_tick() {
         client.define("few", &few).await;
         let too_many = next(&client, "few/next?count=5").await;
         refused(&too_many, 400, "invalid_count");
-        assert!(too_many.body.contains("At most 4 ids"), "{too_many:?}");
+        assert!(too_many.body.contains("at most 4 ids"), "{too_many:?}");
         let too_long = next(&client, "few/next?count=5&contiguous=true").await;
         refused(&too_long, 400, "invalid_count");
         assert_eq!(next(&client, "few/next?count=4").await.values().len(), 4);

@@ -77,9 +77,9 @@ impl ClockPair {
             return Ok(());
         }
         Err(StartError::Other(format!(
-            "nothing was changed: the clock of this machine and that of the database are {} s \
-             apart, more than 5 minutes, so neither says from when on worker ids may be used; set \
-             them right, or run this on a machine whose clock is",
+            "nothing was changed: the clock of this machine and the clock of the database are {} \
+             s apart, more than 5 minutes. So neither clock says from when on worker ids may be \
+             used. Set the clocks right, or run this on a machine with the right time",
             apart_ms / 1000
         )))
     }

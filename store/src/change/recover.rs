@@ -46,9 +46,10 @@ use crate::{
 };
 
 /// Says why nothing can be said of a database that has no stamp.
-const NO_STAMP: &str = "this database has no stamp, so nothing can be computed or said of it: give \
-                        --skip N, more numbers than any sequence can have reserved since the \
-                        state that was restored, what replicas hold ahead included";
+const NO_STAMP: &str = "this database has no stamp, so what was lost cannot be computed, and you \
+                        cannot say that nothing was lost. Give --skip N, with more numbers than \
+                        any sequence can have reserved since the state that was restored. Count \
+                        the numbers that replicas hold ahead, too";
 /// Says why a recovery of one sequence does not make a copy whole.
 const NAME_OF_A_COPY: &str = "NAME: this database is a copy, or it was restarted and no replica has \
                               used it since. Give no NAME: `odometer recover` then says for all \

@@ -128,8 +128,8 @@ impl Agreement {
         let said = |agreement: &Self| agreement.0.clone().unwrap_or_else(|| "no Redis".to_owned());
         StartError::Configuration(format!(
             "stores.{}.redis: this replica is configured for {}, and the database {} has on record \
-             {}: give every replica the same list and fallback, stop those with another one, and \
-             run `odometer migrate` with it",
+             {}. Give every replica the same list and fallback, stop replicas with another one, \
+             and run `odometer migrate` with the same list and fallback",
             identity.label.store,
             said(self),
             identity.label.address,

@@ -54,8 +54,8 @@ pub(crate) struct Address {
 /// The parameter of a URL that names a file of certificate authorities, as in PostgreSQL's URLs.
 const AUTHORITIES: &str = "sslrootcert";
 
-const CLEAR: &str = "the password goes to another host in clear text, where anybody on the way can \
-    read it: use rediss://, with sslrootcert=FILE if its authority is your own";
+const CLEAR: &str = "the password goes to another host in clear text, and anybody on the network \
+    between can read it: use rediss://, with sslrootcert=FILE if its authority is your own";
 
 impl Address {
     /// Returns the URL without user and password.

@@ -156,7 +156,7 @@ pub struct LeaseRow {
 #[derive(Clone, Debug, Error)]
 pub enum LeaseError {
     #[error(
-        "All {workers} worker ids of the pool are taken; one is free when its lease ends or it is \
+        "All {workers} worker ids of the pool are taken. An id is free when its lease ends or is \
          given back."
     )]
     NoneFree { workers: u32 },
@@ -169,14 +169,14 @@ pub enum LeaseError {
     Held { worker: u32 },
     #[error(
         "The lease is lost: it is not the holder's, was given back, or ended and somebody else has \
-         the id. Stamp nothing any more, and lease anew."
+         the id. Stamp nothing any more, and lease a worker id again."
     )]
     Lost,
     #[error("`bits` cannot change any more: the worker ids of this pool have {bits} bits.")]
     OtherWidth { bits: u32 },
     #[error(
-        "The clock of this replica is {} s ahead of the database's, more than 5 minutes: no time \
-         is reserved by it; see the runbook, \"Clocks apart\".", .by_ms / 1000
+        "The clock of this replica is {} s ahead of the database's clock, more than 5 minutes. The \
+         replica reserves no time; see the runbook, \"Clocks apart\".", .by_ms / 1000
     )]
     ClockAhead { by_ms: i64 },
     #[error("There are {limit} pools, as many as there may be; use one that is there.")]

@@ -40,7 +40,7 @@ pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     })?;
     Ok(Some(Picture {
         file: FILE,
-        title: "Throughput of Odometer beside a constant body, Redis, PostgreSQL and MariaDB",
+        title: "Throughput of Odometer next to a constant body, Redis, PostgreSQL and MariaDB",
         svg,
     }))
 }

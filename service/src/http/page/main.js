@@ -137,7 +137,7 @@ function notesOf(known) {
     return notes;
   }
   if (known.version !== seen.version) {
-    notes.push(['warn', `This page is of version ${seen.version}, the replica of ${known.version}: load the page anew.`]);
+    notes.push(['warn', `This page is of version ${seen.version}, the replica of ${known.version}: load the page again.`]);
   }
   if (known.why) {
     notes.push(['bad', known.why]);
