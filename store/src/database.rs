@@ -390,11 +390,6 @@ impl Database {
         self.lock.is_some()
     }
 
-    /// Returns whether this replica may count for strict order, if that is known.
-    pub(crate) fn agrees(&self) -> Option<bool> {
-        *self.agreed.borrow()
-    }
-
     /// Compares what a read says with what its guard demands. If the stamp does not fit, the next
     /// poll, which runs at once, finds out why.
     ///

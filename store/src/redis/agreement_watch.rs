@@ -1,5 +1,5 @@
 //! Compares the configuration of a replica with what its database has on record, for as long as the
-//! replica serves.
+//! replica serves. What counts for strict order waits for the first comparison.
 
 use std::{
     sync::Arc,
@@ -7,15 +7,48 @@ use std::{
 };
 
 use odometer_database::{connection::Contact, failure::StatementFailure};
+use tokio::sync::watch;
 
 use super::agreement::{Agreement, does_any_serve};
-use crate::database::Database;
+use crate::{database::Database, error::StoreError};
 
 /// The target of this file's log events.
 const TARGET: &str = "odometer::store::redis::agreement";
 
 /// The longest time between two looks while the replica does not agree with the record.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+
+impl Database {
+    /// Checks that this replica uses the servers and the fallback that the database has on record.
+    /// The record is read as soon as the database answers. Waits for that at most until `until`.
+    ///
+    /// # Errors
+    /// `Unavailable` if the two differ, if the database is away, or if the record was not read in
+    /// time.
+    pub(crate) async fn agree(&self, until: Instant) -> Result<(), StoreError> {
+        let (agreed, contact) = (self.agreed.subscribe(), self.connection.contact_changes());
+        if first_comparison(agreed, contact, until).await == Some(true) {
+            Ok(())
+        } else {
+            Err(StoreError::Unavailable)
+        }
+    }
+}
+
+/// Returns whether the record was as the configuration when they were last compared. Waits for the
+/// first time at most until `until`, or until the database is away.
+async fn first_comparison(
+    mut agreed: watch::Receiver<Option<bool>>,
+    mut contact: watch::Receiver<Contact>,
+    until: Instant,
+) -> Option<bool> {
+    tokio::select! {
+        biased;
+        agrees = agreed.wait_for(Option::is_some) => agrees.ok().and_then(|agrees| *agrees),
+        _away = contact.wait_for(|now| *now != Contact::Up) => None,
+        () = tokio::time::sleep_until(until.into()) => None,
+    }
+}
 
 impl Agreement {
     /// Compares the configuration with the record, as soon as the database answers and then again
@@ -81,5 +114,32 @@ impl Agreement {
             Ok(wanted)
         });
         looking.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_waits_for_the_first_comparison() {
+        let (agreed, contact) = (watch::Sender::new(None), watch::Sender::new(Contact::Up));
+        let within = |time_limit| {
+            let until = Instant::now() + time_limit;
+            first_comparison(agreed.subscribe(), contact.subscribe(), until)
+        };
+        let (hour, moment) = (Duration::from_secs(3600), Duration::from_millis(1));
+        assert_eq!(within(moment).await, None);
+        for agrees in [true, false] {
+            agreed.send_replace(None);
+            let waiting = within(hour);
+            let comparing = async { agreed.send_replace(Some(agrees)) };
+            assert_eq!(tokio::join!(waiting, comparing).0, Some(agrees));
+            assert_eq!(within(Duration::ZERO).await, Some(agrees));
+        }
+        agreed.send_replace(None);
+        let waiting = within(hour);
+        let leaving = async { contact.send_replace(Contact::Lost) };
+        assert_eq!(tokio::join!(waiting, leaving).0, None);
     }
 }

@@ -11,14 +11,13 @@
 
 use std::{
     sync::{Arc, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use odometer_core::{definition::Order, name::SequenceName, period::CounterKey};
 use odometer_database::tasks::Tasks;
 use odometer_process::metrics::RedisMetrics;
 use parking_lot::Mutex;
-use tokio::time::timeout;
 
 use super::counters::Counters;
 use super::scripts::WindowState;
@@ -80,25 +79,6 @@ impl RedisStore {
         &self.database.metrics.redis
     }
 
-    /// Checks that this replica uses the servers and the fallback that the database has on record.
-    ///
-    /// # Errors
-    /// `Unavailable` if the two differ, or if the record was not read within [`AGREES_WITHIN`].
-    async fn agree(&self) -> Result<(), StoreError> {
-        match self.database.agrees() {
-            Some(true) => return Ok(()),
-            None if self.database.is_up() => {}
-            Some(false) | None => return Err(StoreError::Unavailable),
-        }
-        // The record is read as soon as the database answers.
-        let mut agreed = self.database.agreed.subscribe();
-        let agreeing = agreed.wait_for(Option::is_some);
-        match timeout(AGREES_WITHIN, agreeing).await {
-            Ok(Ok(agrees)) if *agrees == Some(true) => Ok(()),
-            Ok(Ok(_) | Err(_)) | Err(_) => Err(StoreError::Unavailable),
-        }
-    }
-
     /// Reserves numbers: in Redis if the order is strict, else in the database.
     pub(crate) async fn reserve(
         self: &Arc<Self>,
@@ -113,7 +93,7 @@ impl RedisStore {
         if !is_strict {
             return self.reserve_relaxed(request).await;
         }
-        self.agree().await?;
+        self.database.agree(Instant::now() + AGREES_WITHIN).await?;
         let reservation = StrictReservation::new(self, request, count).await?;
         reservation.run().await
     }

@@ -229,7 +229,7 @@ impl<'a> Reservation<'a> {
         }
         let known = self.known.clone().ok_or(AttemptError::Conflict)?;
         if known.definition.order == Order::Strict {
-            self.check_window(&known)?;
+            self.check_window(&known).await?;
             return Box::pin(self.add(guard, known)).await;
         }
         if let Some(adopted) = self.adopt(&known, guard).await? {

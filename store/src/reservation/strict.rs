@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use odometer_core::{block::Block, definition::Order, sizing::SizeReason};
-use odometer_database::retry::AttemptError;
 use odometer_process::faults::{self, Fault};
 
 use crate::error::{Attempted, StoreError};
@@ -45,14 +44,10 @@ impl Reservation<'_> {
     ///
     /// # Errors
     /// `Changed` if Redis counts, `Unavailable` if this replica disagrees with the record of the
-    /// database. The attempt is repeated if that record was not read yet.
-    pub(crate) fn check_window(&self, known: &Resolved) -> Attempted<()> {
-        match self.database.agrees() {
-            _ if self.strict == StrictIn::Redis => {}
-            Some(true) => {}
-            Some(false) => return Err(StoreError::Unavailable.into()),
-            // The record is read as soon as the database answers.
-            None => return Err(AttemptError::Conflict),
+    /// database.
+    pub(crate) async fn check_window(&self, known: &Resolved) -> Attempted<()> {
+        if self.strict != StrictIn::Redis {
+            self.database.agree(self.retry.until).await?;
         }
         let counts_here = match self.strict {
             StrictIn::Row => true,
