@@ -112,3 +112,17 @@ fn the_volume_of_one_node_is_claimed_as_the_document_says() {
     succeeds(shell.args(["-c", change]).current_dir(copy.path("")));
     assert_eq!(claimed(), json!(["ReadWriteOnce"]));
 }
+
+#[test]
+fn the_demo_takes_five_commands_and_no_secret() {
+    let start = "kubectl apply -f k8s/namespace.yaml\nkubectl apply -k ";
+    let commands = block("text", start);
+    assert_eq!(commands.lines().count(), 5, "{commands}");
+    let folder = commands[start.len()..].lines().next().expect("a folder");
+    let names_a_secret = |folder: &str| {
+        let objects = parsed(Path::new(folder));
+        only(&objects, "Deployment").to_string().contains("secret")
+    };
+    assert!(!names_a_secret(folder), "{folder}");
+    assert!(names_a_secret("k8s/overlays/sqlite-single"));
+}

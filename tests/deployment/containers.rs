@@ -1,4 +1,5 @@
-//! Builds images and runs containers without a registry. Everything lies below one directory.
+//! Loads the image of the release and runs containers without a registry. Everything lies below one
+//! directory.
 
 use std::{path::Path, process::Command, sync::LazyLock};
 
@@ -9,7 +10,7 @@ use super::tools::{command, succeeds};
 use crate::support::{directory, keeper, settings};
 
 /// The name of the image in these tests.
-pub(super) const IMAGE: &str = "localhost/odometer:test";
+pub(super) const IMAGE: &str = concat!("odometer:", env!("CARGO_PKG_VERSION"));
 
 /// The first version of podman that decodes the `data` of a Secret.
 const DECODING: (u32, u32) = (4, 4);
@@ -22,20 +23,23 @@ const CONFIGURATION: &str = "[containers]\n\
                              cgroup_manager = \"cgroupfs\"\n\
                              events_logger = \"none\"\n";
 
-/// The files that the Dockerfile's first stage leaves. The first test that needs the files makes
-/// them.
-static STAGE: LazyLock<TempDir> = LazyLock::new(|| {
-    let stage = directory("stage");
-    std::fs::create_dir(stage.path().join("data")).expect("our directory");
-    succeeds(command("release/root").arg(stage.path().join("image")));
+/// The archive of the image, which `release/image` makes of the program of this run. The first test
+/// that needs the archive makes it.
+static ARCHIVE: LazyLock<TempDir> = LazyLock::new(|| {
+    let home = directory("archive");
+    let program = home.path().join("odometer");
     succeeds(
         command("strip")
             .args(["--strip-all", "-o"])
-            .arg(stage.path().join("odometer"))
+            .arg(&program)
             .arg(settings::shipped_program()),
     );
-    stage
+    let mut archive = command("release/image");
+    succeeds(archive.arg(program).arg(home.path().join(ARCHIVE_NAME)));
+    home
 });
+
+const ARCHIVE_NAME: &str = "image.oci.tar";
 
 /// A directory for images and containers. They are removed at the drop or at the end of the run.
 pub(super) struct Containers {
@@ -45,8 +49,7 @@ pub(super) struct Containers {
 }
 
 impl Containers {
-    /// Builds the image of the Dockerfile. The last stage is built unchanged, from the program of
-    /// this run and from what `release/root` makes.
+    /// Loads the image from its archive, as the README does.
     pub(super) fn with_image() -> Self {
         let home = directory("pod");
         let configuration = home.path().join("containers.conf");
@@ -55,7 +58,9 @@ impl Containers {
             home,
             processes: Vec::new(),
         };
-        containers.build();
+        let archive = ARCHIVE.path().join(ARCHIVE_NAME).display().to_string();
+        let said = succeeds(&mut containers.podman(&["load", "-i", &archive]));
+        assert!(said.contains(IMAGE), "{said}");
         containers
     }
 
@@ -63,38 +68,17 @@ impl Containers {
         self.home.path()
     }
 
-    fn build(&self) {
-        let stage = STAGE.path();
-        let mut context = std::ffi::OsString::from("build=");
-        context.push(stage);
-        // A build context with the name of a stage replaces this stage. The stage itself would need
-        // its base image from a registry.
-        succeeds(
-            self.tool("buildah")
-                .args(["bud", "--isolation", "chroot", "--timestamp", "0"])
-                .arg("--build-context")
-                .arg(context)
-                .args(["--tag", IMAGE, "--file"])
-                .arg(settings::repository().join("Dockerfile"))
-                .arg(stage.join("data")),
-        );
-    }
-
-    fn tool(&self, name: &str) -> Command {
-        let mut tool = command(name);
-        tool.env("CONTAINERS_CONF", self.home().join("containers.conf"))
+    pub(super) fn podman(&self, arguments: &[&str]) -> Command {
+        let mut podman = command("podman");
+        podman
+            .env("CONTAINERS_CONF", self.home().join("containers.conf"))
             .arg("--root")
             .arg(self.home().join("images"))
             // The path of `--runroot` may have at most 50 characters.
             .arg("--runroot")
             .arg(self.home().join("run"))
-            .args(["--storage-driver", "vfs"]);
-        tool
-    }
-
-    pub(super) fn podman(&self, arguments: &[&str]) -> Command {
-        let mut podman = self.tool("podman");
-        podman.args(arguments);
+            .args(["--storage-driver", "vfs"])
+            .args(arguments);
         podman
     }
 

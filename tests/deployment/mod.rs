@@ -1,6 +1,7 @@
 //! Tests what is deployed: manifests, image, release and compose file. They are checked against
 //! schemas and rules, and run.
 
+mod bill;
 mod changes;
 mod compose;
 mod containers;
@@ -8,10 +9,12 @@ mod image;
 mod kubectl;
 mod manifests;
 mod network;
+mod package;
 mod pod;
 mod recover;
 mod release;
 mod roles;
 mod schemas;
 mod tools;
+mod unit;
 mod yaml;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::yaml::{MONITORING, items, of_kind, only, overlay, text};
+use super::yaml::{MONITORING, OVERLAYS, items, of_kind, only, overlay, text};
 
 /// Returns the ports that a rule names.
 fn ports(rule: &Value) -> Vec<String> {
@@ -21,6 +21,7 @@ fn a_pod_reaches_dns_and_its_database_alone() {
     for (name, database) in [
         ("postgres", Some("5432")),
         ("mysql", Some("3306")),
+        ("demo", None),
         ("sqlite-single", None),
     ] {
         let objects = overlay(name);
@@ -36,7 +37,7 @@ fn a_pod_reaches_dns_and_its_database_alone() {
 
 #[test]
 fn a_pod_is_reached_at_the_port_of_callers_alone() {
-    for name in ["postgres", "mysql", "sqlite-single"] {
+    for name in OVERLAYS {
         let objects = overlay(name);
         let from = rules(&objects, "ingress");
         assert_eq!(from.len(), 1, "{name}");

@@ -65,6 +65,20 @@ fn the_single_pod_keeps_its_file_on_its_volume() {
     });
 }
 
+#[test]
+fn the_demo_needs_no_secret_and_a_killed_pod_repeats_no_number() {
+    crate::support::run(async {
+        let mut pod = Pod::of("k8s/overlays/demo");
+        pod.play();
+        assert_eq!(pod.first_number().await, 1);
+        assert_eq!(faults_of(&pod.serving()), Vec::<String>::new());
+        pod.kill();
+        pod.play();
+        // The numbers that the killed pod held are a gap.
+        assert!(pod.first_number().await > 1);
+    });
+}
+
 /// A pod of the manifests, changed as little as podman 4.3 allows.
 struct Pod {
     containers: Containers,
@@ -106,6 +120,17 @@ impl Pod {
         succeeds(&mut self.containers.podman(&stop));
         let state = &self.serving()["State"];
         assert_eq!(state["ExitCode"], 0, "{state}");
+        self.remove();
+    }
+
+    /// Kills the pod in the middle of its work, and removes it. The volume stays.
+    fn kill(&self) {
+        let kill = ["kill", "--signal=KILL", &self.containers.named(SERVING)];
+        succeeds(&mut self.containers.podman(&kill));
+        self.remove();
+    }
+
+    fn remove(&self) {
         let down = ["play", "kube", "--down", &self.file];
         succeeds(&mut self.containers.podman(&down));
     }

@@ -12,7 +12,9 @@ use super::tools::{command, from_pypi, succeeds};
 use crate::support::settings;
 
 /// The overlays that run replicas.
-pub(super) const OVERLAYS: [&str; 3] = ["postgres", "mysql", "sqlite-single"];
+pub(super) const OVERLAYS: [&str; 4] = ["postgres", "mysql", "demo", "sqlite-single"];
+/// The overlays of one replica with a SQLite file.
+pub(super) const SINGLES: [&str; 2] = ["demo", "sqlite-single"];
 /// The overlay that runs no replicas.
 pub(super) const MONITORING: &str = "monitoring";
 /// The folder of the Job for a restored database.
