@@ -415,8 +415,9 @@ fn without_the_delay_tokens_can_be_guessed_quickly() {
     });
 }
 
-const READS: [&str; 7] = [
+const READS: [&str; 8] = [
     "/",
+    "/docs/errors",
     "/page/main.js",
     "/metrics",
     "/openapi.json",

@@ -104,6 +104,9 @@ fn the_image_has_the_features_that_are_asked_for() {
     assert!(!is_sound, "{said}");
 }
 
+/// The source that has documents of the repository in it.
+const PAGES: &str = "service/src/http/documents.rs";
+
 /// Checks that cargo finds every package in the files that are sent to the build.
 #[test]
 fn what_the_image_is_built_from_is_the_whole_workspace() {
@@ -128,6 +131,15 @@ fn what_the_image_is_built_from_is_the_whole_workspace() {
     let (is_whole, said) = of_the_context(&sent);
     assert!(is_whole, "{said}");
     assert!(sent.contains(&"release"), "release/root is not sent");
+    // Pages of the program are made of documents.
+    let pages = std::fs::read_to_string(settings::repository().join(PAGES));
+    let pages = pages.expect("the source is there");
+    let parts = pages.split("include_str!(\"../../../").skip(1);
+    let parts: Vec<&str> = parts.filter_map(|part| part.split('"').next()).collect();
+    assert!(parts.len() >= 2, "vacuous: {parts:?}");
+    for part in parts {
+        assert!(sent.contains(&part), "{part} is not sent");
+    }
     let less: Vec<&str> = sent.into_iter().filter(|path| *path != "core").collect();
     assert!(!of_the_context(&less).0);
 }

@@ -3,13 +3,20 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use super::markdown::Document;
+use crate::support::{directory, settings};
 
 const FOLDER: &str = "docs";
 const SUMMARY: &str = "docs/SUMMARY.md";
 const INDEX: &str = "docs/index.md";
+/// The script that makes the book, the start of its line that copies the documents, and the word
+/// for the folder of the copy.
+const SCRIPT: &str = "release/book";
+const COPY: &str = "cp --parents -R ";
+const COPIED_TO: &str = "\"$source/\"";
 /// The documents in the root that people look for first.
 const IN_THE_ROOT: [&str; 4] = [
     "GUARANTEES.md",
@@ -63,8 +70,37 @@ fn the_index_and_the_pages_of_the_book_lead_to_each_other() {
 }
 
 #[test]
+fn the_book_has_every_file_that_a_document_links_to() {
+    let script = std::fs::read_to_string(settings::repository().join(SCRIPT));
+    let script = script.expect("the script is there");
+    let copy = script.lines().find(|line| line.starts_with(COPY));
+    let copy = copy
+        .expect("the script copies")
+        .replace(COPIED_TO, "\"$1\"");
+    let book = directory("book");
+    let copied = Command::new("bash")
+        .args(["-euc", &copy, SCRIPT])
+        .arg(book.path())
+        .current_dir(settings::repository())
+        .status();
+    assert!(copied.is_ok_and(|status| status.success()), "{copy}");
+    let mut n_links = 0;
+    for document in Document::all() {
+        let folder = document.path.parent().expect("a document has a folder");
+        for link in document.links() {
+            let file = link.split('#').next().unwrap_or_default();
+            let target = book.path().join(folder).join(file);
+            let is_there = link.starts_with("https://") || target.exists();
+            assert!(is_there, "{link} of {}", document.path.display());
+            n_links += 1;
+        }
+    }
+    assert!(n_links >= 500, "vacuous: {n_links} links");
+}
+
+#[test]
 fn the_readme_and_the_index_lead_to_the_documents_in_the_root() {
-    let links = [("", "README.md"), ("../", INDEX)];
+    let links = [("", "README.md"), ("../", INDEX), ("../", SUMMARY)];
     for (way, path) in links {
         let document = Document::read(path);
         for name in IN_THE_ROOT {

@@ -1,25 +1,43 @@
 //! Tests that the documents say what to do for each error code.
 
-use std::collections::BTreeSet;
+use super::http_api::contract;
+use super::markdown::{Document, anchor, inline_code};
 
-use serde_json::Value;
+/// Returns the closed list of codes, in the order of the contract.
+fn codes() -> Vec<String> {
+    let contract = contract();
+    let codes = &contract["components"]["schemas"]["Problem"]["properties"]["code"]["enum"];
+    let codes = codes.as_array().expect("the codes are listed").iter();
+    let codes: Vec<String> = codes
+        .filter_map(|code| code.as_str().map(ToOwned::to_owned))
+        .collect();
+    assert!(codes.len() >= 30, "vacuous: {} codes", codes.len());
+    codes
+}
 
-use super::markdown::{Document, inline_code};
+#[test]
+fn each_error_code_has_its_section() {
+    let document = Document::read("docs/errors.md");
+    let codes = codes();
+    let headings = document.headings();
+    let of_codes = headings
+        .iter()
+        .filter(|heading| codes.iter().any(|code| code == *heading));
+    assert_eq!(of_codes.copied().collect::<Vec<_>>(), codes);
+    for code in &codes {
+        assert_eq!(anchor(code), *code, "the page of the program has this name");
+    }
+}
 
 #[test]
 fn the_documents_say_what_to_do_for_each_code() {
-    let rows = Document::read("docs/errors.md").rows_of(&["Status", "`code`", "What to do"]);
+    let document = Document::read("docs/errors.md");
+    let rows = document.rows_of(&["Status", "`code`", "What to do"]);
     let explained: Vec<&str> = rows.iter().flat_map(|row| inline_code(&row[1])).collect();
-    let snapshot = Document::read("tests/snapshots/openapi.snap").text;
-    let (_, contract) = snapshot.split_once("\n---\n").expect("a front matter");
-    let contract: Value = serde_json::from_str(contract).expect("the contract is JSON");
-    let codes = &contract["components"]["schemas"]["Problem"]["properties"]["code"]["enum"];
-    let codes: BTreeSet<&str> = codes
-        .as_array()
-        .expect("the codes are listed")
-        .iter()
-        .filter_map(Value::as_str)
-        .collect();
-    assert_eq!(explained.len(), codes.len(), "one is there twice or not");
-    assert_eq!(explained.into_iter().collect::<BTreeSet<_>>(), codes);
+    assert_eq!(explained, codes());
+    for code in explained {
+        let link = format!("[`{code}`](#{code})");
+        let is_there = rows.iter().any(|row| row[1].contains(&link));
+        assert!(is_there, "no link to the section of {code}");
+    }
 }

@@ -113,7 +113,7 @@ async fn obey(reader: &mut Reader, command: &str, shown: Option<&Fence>, place: 
     }
     let mut printed = reader.enter(command).await;
     let Some(shown) = shown else {
-        let is_problem = printed.contains("urn:odometer:problem");
+        let is_problem = printed.contains("\"type\":\"/docs/errors/");
         assert!(!is_problem, "{place}: {command}\n{printed}");
         return;
     };

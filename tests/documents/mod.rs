@@ -10,6 +10,7 @@ mod dashboards;
 mod expressions;
 mod failures;
 mod faulty;
+mod http_api;
 mod map;
 pub(crate) mod markdown;
 mod metrics;

@@ -98,6 +98,11 @@ pub fn renews_pictures() -> bool {
     std::env::var_os("ODOMETER_TESTS_RENEW_PICTURES").is_some_and(|value| value == "1")
 }
 
+/// Returns whether the generated documents are to be written again.
+pub fn renews_documents() -> bool {
+    std::env::var_os("ODOMETER_TESTS_RENEW_DOCUMENTS").is_some_and(|value| value == "1")
+}
+
 fn program(variable: &str, built: &str) -> PathBuf {
     let path = std::env::var_os(variable).map_or_else(|| repository().join(built), PathBuf::from);
     assert!(

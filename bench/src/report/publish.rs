@@ -39,7 +39,7 @@ type Section = (&'static str, fn(&Run, &[Picture]) -> String);
 
 /// A whole run of the rows.
 const SPEED: Publication = Publication {
-    sections: &[(README, short), (WHOLE, whole)],
+    sections: &[(README, |run, _| short(run)), (WHOLE, whole)],
     draw: pictures::draw,
     files: &pictures::FILES,
 };
@@ -109,7 +109,7 @@ fn with_section(text: &str, section: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n{section}\n{END}{after}"))
 }
 
-fn short(run: &Run, _drawn: &[Picture]) -> String {
+fn short(run: &Run) -> String {
     let mut text = table::excerpt(&run.rows, &IN_README);
     text.push_str(&format!(
         "\nMeasured on {} on {} ({} cores), {}, by `{}`; [docs/speed.md](docs/speed.md) has all rows, with their bounds and notes, and how it was done.\n",

@@ -169,21 +169,27 @@ impl<'a> Line<'a> {
         ])
     }
 
-    /// Returns whether a number costs more or less than a number of the reference. Returns `None`
-    /// if the line has no target.
+    /// Returns whether a number costs more or less than a number of the reference. If the rounds
+    /// disagree, the two are level. Returns `None` if the line has no target.
     fn cost(&self) -> Option<String> {
         self.targets.first()?;
         let reference = self.reference?;
-        let ratio = self.row.ratio(reference)?.median;
+        let ratio = self.row.ratio(reference)?;
         let figure = |series: &Series| Some(units::value(series.value()?.median, self.row.unit));
-        let place = if ratio > 1.0 { "**behind**" } else { "ahead" };
+        let place = if ratio.min > 1.0 {
+            "**behind**".to_owned()
+        } else if ratio.max < 1.0 {
+            "ahead".to_owned()
+        } else {
+            format!("level with {}", reference.name)
+        };
         Some(format!(
             "- {}: Odometer {}, {} {}. Odometer is {place}, at {} times the cost.\n",
             self.row.title,
             figure(self.row.subject())?,
             reference.name,
             figure(reference)?,
-            units::ratio(Spread::of([ratio])?, &[]),
+            units::ratio(Spread::of([ratio.median])?, &[]),
         ))
     }
 
@@ -372,5 +378,26 @@ mod tests {
         assert!(excerpt(&rows, &[("one", "bound")]).contains("| 60/s | – (bound by its client) |"));
         let said = "- cost: Odometer 9.96 µs, bound 7 µs. Odometer is **behind**, at 1.423 times the cost.\n";
         assert_eq!(costs(&rows), said);
+    }
+
+    #[test]
+    fn a_cost_is_ahead_or_behind_only_if_all_rounds_agree() {
+        let place = |values: &[f64]| {
+            let row = Row::new("one-cost", "cost", Unit::Microseconds)
+                .series(vec![series(SUBJECT, values), series("other", &[4.0; 3])])
+                .target("other", Bound::AtMost(0.95));
+            let said = costs(&[row]);
+            let (_, place) = said.split_once("Odometer is ").expect("it says so");
+            place
+                .split_once(", at")
+                .expect("it gives the ratio")
+                .0
+                .to_owned()
+        };
+        assert_eq!(place(&[3.7, 3.8, 3.9]), "ahead");
+        assert_eq!(place(&[4.1, 4.2, 4.3]), "**behind**");
+        for values in [[3.7, 3.9, 4.1], [3.9, 4.1, 4.2], [3.8, 3.9, 4.0]] {
+            assert_eq!(place(&values), "level with other");
+        }
     }
 }

@@ -156,7 +156,9 @@ fn route_of(pattern: Option<&str>) -> Route {
         Some("/readyz") => Route::Readyz,
         Some("/metrics") => Route::Metrics,
         Some("/openapi.json") => Route::OpenApi,
-        Some("/" | "/page/{file}") => Route::Page,
+        Some("/" | "/page/{file}" | "/docs/" | "/docs/errors" | "/docs/errors/{code}") => {
+            Route::Page
+        }
         _ => Route::Other,
     }
 }

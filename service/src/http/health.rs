@@ -65,7 +65,7 @@ pub(crate) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)
     }
 }
 
-/// The metrics, as Prometheus reads them.
+/// Returns the metrics, as Prometheus reads them.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -79,7 +79,7 @@ pub(crate) async fn metrics(http: Data<Http>) -> HttpResponse {
     reply(PROMETHEUS, http.metrics.render())
 }
 
-/// This description.
+/// Returns this description of the API, OpenAPI 3.1.
 #[utoipa::path(
     get,
     path = "/openapi.json",

@@ -49,7 +49,7 @@ pub(crate) struct RestoredReply {
     everywhere_by: values::Timestamp,
 }
 
-/// Lets nothing below a floor be issued any more.
+/// Raises the floor of a sequence: nothing below it is issued any more.
 #[utoipa::path(
     post,
     path = "/v1/sequences/{name}/advance",
@@ -57,7 +57,7 @@ pub(crate) struct RestoredReply {
     tag = "sequences",
     params(SequencePath, IfMatch),
     request_body = AdvanceRequest,
-    responses((status = 200, description = "Advanced, or as high already.", body = AdvancedReply,
+    responses((status = 200, description = "Advanced, or already as high.", body = AdvancedReply,
         headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
     security((), ("adminToken" = []))
 )]

@@ -9,6 +9,7 @@ mod administration;
 mod admission;
 mod body;
 mod call_limit;
+mod documents;
 pub(crate) mod edge;
 mod envelope;
 mod explain;

@@ -5,6 +5,7 @@
 use std::sync::LazyLock;
 
 use actix_web::http::header::{self, ETag, EntityTag, IfNoneMatch};
+use actix_web::web::Bytes;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use sha2::{Digest, Sha256};
 
@@ -15,19 +16,23 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// A file of the page.
-struct Asset {
-    /// The path below `/page/`. The file of `/` has an empty name.
+/// The media type of a page.
+pub(crate) const HTML: &str = "text/html; charset=utf-8";
+
+/// A file that browsers may keep.
+pub(crate) struct Asset {
+    /// The last part of the path. The file of `/` has an empty name.
     name: &'static str,
     media_type: &'static str,
-    text: &'static str,
+    text: Bytes,
     tag: EntityTag,
 }
 
 macro_rules! assets {
     ($($name:literal, $media_type:expr, $file:literal;)+) => {
         static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
-            vec![$(Asset::new($name, $media_type, include_str!(concat!("page/", $file)))),+]
+            let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+            vec![$(Asset::new($name, $media_type, text(include_str!(concat!("page/", $file))))),+]
         });
     };
 }
@@ -35,7 +40,7 @@ macro_rules! assets {
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 assets! {
-    "", "text/html; charset=utf-8", "index.html";
+    "", HTML, "index.html";
     "page.css", "text/css; charset=utf-8", "page.css";
     "icon.svg", "image/svg+xml", "icon.svg";
     "main.js", JAVASCRIPT, "main.js";
@@ -50,52 +55,62 @@ assets! {
 }
 
 impl Asset {
-    fn new(name: &'static str, media_type: &'static str, text: &'static str) -> Self {
+    /// Creates the file of this name.
+    pub(crate) fn new(name: &'static str, media_type: &'static str, text: Bytes) -> Self {
+        let tag = tag_of(&text);
         Self {
             name,
             media_type,
             text,
-            tag: tag_of(text),
+            tag,
         }
+    }
+
+    /// Returns the file of this name among `assets`.
+    pub(crate) fn named<'a>(assets: &'a [Self], name: &str) -> Option<&'a Self> {
+        assets.iter().find(|asset| asset.name == name)
+    }
+
+    /// Answers with the file, or with 304 if the caller has it already.
+    pub(crate) fn answer(&self, request: &HttpRequest) -> HttpResponse {
+        let is_known = match request.get_header() {
+            Some(IfNoneMatch::Any) => true,
+            Some(IfNoneMatch::Items(tags)) => tags.iter().any(|tag| tag.weak_eq(&self.tag)),
+            None => false,
+        };
+        let mut response = if is_known {
+            HttpResponse::NotModified()
+        } else {
+            HttpResponse::Ok()
+        };
+        response
+            .insert_header(ETag(self.tag.clone()))
+            // The browser keeps the file, and asks each time whether the file has changed.
+            .insert_header((header::CACHE_CONTROL, "no-cache"))
+            .insert_header((header::CONTENT_SECURITY_POLICY, POLICY))
+            .insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+            .insert_header((header::REFERRER_POLICY, "no-referrer"))
+            .insert_header((header::CROSS_ORIGIN_OPENER_POLICY, "same-origin"))
+            .insert_header((header::CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"));
+        if is_known {
+            return response.finish();
+        }
+        response
+            .insert_header((header::CONTENT_TYPE, self.media_type))
+            .body(self.text.clone())
     }
 }
 
 /// Answers `/` and `/page/{file}`.
 pub(crate) async fn page(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let name = request.match_info().get("file").unwrap_or_default();
-    let asset = ASSETS
-        .iter()
-        .find(|asset| asset.name == name)
+    let asset = Asset::named(&ASSETS, name)
         .ok_or_else(|| Problem::new(Code::RouteNotFound, "The page has no file of this name."))?;
-    let is_known = match request.get_header() {
-        Some(IfNoneMatch::Any) => true,
-        Some(IfNoneMatch::Items(tags)) => tags.iter().any(|tag| tag.weak_eq(&asset.tag)),
-        None => false,
-    };
-    let mut response = if is_known {
-        HttpResponse::NotModified()
-    } else {
-        HttpResponse::Ok()
-    };
-    response
-        .insert_header(ETag(asset.tag.clone()))
-        // The browser keeps the file, and asks each time whether the file has changed.
-        .insert_header((header::CACHE_CONTROL, "no-cache"))
-        .insert_header((header::CONTENT_SECURITY_POLICY, POLICY))
-        .insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        .insert_header((header::REFERRER_POLICY, "no-referrer"))
-        .insert_header((header::CROSS_ORIGIN_OPENER_POLICY, "same-origin"))
-        .insert_header((header::CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"));
-    if is_known {
-        return Ok(response.finish());
-    }
-    Ok(response
-        .insert_header((header::CONTENT_TYPE, asset.media_type))
-        .body(asset.text))
+    Ok(asset.answer(&request))
 }
 
-fn tag_of(text: &str) -> EntityTag {
-    let digest = Sha256::digest(text.as_bytes());
+fn tag_of(text: &[u8]) -> EntityTag {
+    let digest = Sha256::digest(text);
     let hex: String = digest
         .iter()
         .take(12)

@@ -45,7 +45,7 @@ pub(crate) struct ParsedReply {
     tag = "numbers",
     params(SequencePath),
     request_body = ParseRequest,
-    responses((status = 200, description = "What the id says; check digits were right.",
+    responses((status = 200, description = "What the id says. Its check digits are right.",
         body = ParsedReply))
 )]
 pub(crate) async fn parse((request, payload, http): Call) -> Result<HttpResponse, Problem> {

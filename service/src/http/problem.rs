@@ -51,7 +51,7 @@ macro_rules! codes {
             }
 
             /// Returns the short text that is the same for every problem of this code.
-            fn title(self) -> &'static str {
+            pub(crate) fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title),+ }
             }
         }
@@ -114,10 +114,11 @@ pub(crate) struct Problem {
 /// Why a call was refused (RFC 9457).
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProblemBody<'a> {
-    /// `urn:odometer:problem:` and the code.
+    /// Where the service has a page about this code: `/docs/errors/` and the code. It is a path on
+    /// the same server. Programs should compare `code` instead.
     #[schema(
-        pattern = "^urn:odometer:problem:[a-z_]+$",
-        examples("urn:odometer:problem:sequence_not_found")
+        pattern = "^/docs/errors/[a-z_]+$",
+        examples("/docs/errors/sequence_not_found")
     )]
     r#type: &'a str,
     /// The same for every problem of this code.
@@ -205,7 +206,7 @@ impl ResponseError for Problem {
             response.insert_header((header::WWW_AUTHENTICATE, scheme));
         }
         let mut response = response.json(ProblemBody {
-            r#type: &format!("urn:odometer:problem:{}", self.code.as_str()),
+            r#type: &format!("/docs/errors/{}", self.code.as_str()),
             title: self.code.title(),
             status: status.as_u16(),
             detail: &self.detail,
@@ -361,7 +362,7 @@ mod tests {
         assert_eq!(
             body_of(&problem).await,
             json!({
-                "type": "urn:odometer:problem:invalid_count",
+                "type": "/docs/errors/invalid_count",
                 "title": "The count is not valid",
                 "status": 400,
                 "detail": "`count` is 1 to 10000.",

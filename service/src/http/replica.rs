@@ -192,7 +192,7 @@ pub(crate) struct UsageSecondReply {
     reserve_seconds: Option<f32>,
 }
 
-/// Tells of the replica that answers.
+/// Describes the replica that answers.
 #[utoipa::path(
     get,
     path = "/v1/replica",

@@ -6,7 +6,8 @@ use actix_web::{FromRequest, Handler, Resource, Responder};
 
 use super::problem::{Code, Problem};
 use super::{
-    admission, explain, health, lifecycle, numbers, page, printed, replica, sequences, workers,
+    admission, documents, explain, health, lifecycle, numbers, page, printed, replica, sequences,
+    workers,
 };
 
 /// Gives each path its routes.
@@ -46,6 +47,9 @@ pub(crate) fn urls(config: &mut ServiceConfig) {
         .service(get("/openapi.json", health::openapi))
         .service(get("/", page::page))
         .service(get("/page/{file}", page::page))
+        .service(get("/docs/", documents::start))
+        .service(get("/docs/errors", documents::errors))
+        .service(get("/docs/errors/{code}", documents::error))
         .default_service(web::to(route_not_found));
 }
 
@@ -87,10 +91,12 @@ async fn route_not_found() -> Result<String, Problem> {
 #[cfg(test)]
 mod tests {
     use actix_web::App;
+    use actix_web::ResponseError as _;
     use actix_web::body::MessageBody;
     use actix_web::http::header::HeaderMap;
     use actix_web::test::{TestRequest, call_service, init_service};
     use actix_web::web::Bytes;
+    use serde_json::Value;
 
     use super::super::{envelope, problem};
     use super::*;
@@ -116,6 +122,9 @@ mod tests {
             "/livez/",
             "/page/",
             "/page/x.js",
+            "/docs/other",
+            "/docs/errors/",
+            "/docs/errors/none",
             "/favicon.ico",
         ] {
             let (status, headers, body) = answer(TestRequest::get().uri(path)).await;
@@ -123,6 +132,31 @@ mod tests {
             assert_eq!(header(&headers, "content-type"), Some(problem::MEDIA_TYPE));
             let body = String::from_utf8_lossy(&body).into_owned();
             assert!(body.contains("\"code\":\"route_not_found\""), "{body}");
+        }
+    }
+
+    #[actix_web::test]
+    async fn the_type_of_each_problem_leads_to_a_page() {
+        for code in Code::ALL {
+            let response = Problem::new(*code, "").error_response();
+            let body = response.into_body().try_into_bytes().unwrap_or_default();
+            let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let path = problem
+                .get("type")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let (status, headers, page) = answer(TestRequest::get().uri(path)).await;
+            assert_eq!(status, 200, "{path}");
+            let media_type = header(&headers, "content-type");
+            assert_eq!(media_type, Some("text/html; charset=utf-8"));
+            let policy = header(&headers, "content-security-policy").unwrap_or_default();
+            assert!(policy.starts_with("default-src 'none'"), "{policy}");
+            let page = String::from_utf8_lossy(&page).into_owned();
+            assert!(page.contains(&format!("<h1>{}</h1>", code.as_str())));
+        }
+        for path in ["/docs/", "/docs/errors"] {
+            let (status, _, _) = answer(TestRequest::get().uri(path)).await;
+            assert_eq!(status, 200, "{path}");
         }
     }
 

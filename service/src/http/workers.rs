@@ -99,7 +99,7 @@ pub(crate) async fn lease((request, payload, http): Call) -> Result<HttpResponse
     tag = "workers",
     params(PoolPath, WorkerPath, LeaseHeader),
     request_body(content = WorkerRenewalRequest, content_type = "application/json",
-        description = "Nothing, or for how long."),
+        description = "For how long, if it is to be another time than before."),
     responses((status = 200, description = "Renewed; the token stays the same.",
         body = LeasedWorkerReply))
 )]
@@ -111,7 +111,7 @@ pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse
 
 /// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`.
 ///
-/// Once this is sent, nothing may be stamped and no renewal asked.
+/// After you have sent this, stamp nothing, and ask for no renewal.
 #[utoipa::path(
     delete,
     path = "/v1/workers/{pool}/{worker}",
@@ -119,7 +119,7 @@ pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse
     tag = "workers",
     params(PoolPath, WorkerPath, LeaseHeader),
     request_body(content = WorkerReturnRequest, content_type = "application/json",
-        description = "Nothing, or from when on no time was used."),
+        description = "From when on no time was used."),
     responses((status = 204, description = "Given back, now or before."))
 )]
 pub(crate) async fn give_back((request, payload, http): Call) -> Result<HttpResponse, Problem> {

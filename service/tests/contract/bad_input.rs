@@ -70,7 +70,7 @@ fn refused(reply: &Reply, status: u16, code: &str, what: &str) {
     let problem = reply.json();
     assert_eq!(problem["code"], code, "{what}: {problem}");
     assert_eq!(problem["status"], status, "{what}: {problem}");
-    let kind = format!("urn:odometer:problem:{code}");
+    let kind = format!("/docs/errors/{code}");
     assert_eq!(problem["type"], kind.as_str(), "{what}: {problem}");
     for key in ["title", "detail"] {
         let sentence = problem[key].as_str().unwrap_or_default();

@@ -60,7 +60,7 @@ pub(crate) struct Definition {
 /// How much of a sequence is reserved at once.
 #[derive(ToSchema)]
 pub(crate) struct BlockPolicy {
-    /// The least numbers of a block.
+    /// The fewest numbers of a block.
     #[schema(minimum = 1, maximum = 4_294_967_296_u64, example = 1)]
     min: u64,
     /// The most numbers of a block.
@@ -189,7 +189,7 @@ pub(crate) struct DefinitionChange {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BlockPolicyChange {
-    /// The least numbers of a block.
+    /// The fewest numbers of a block.
     #[schema(
         required = false,
         minimum = 1,

@@ -47,16 +47,18 @@ pub(crate) struct WorkerPath {
 #[derive(Clone, PartialEq, Eq, Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct NextQuery {
-    /// How many numbers. If you give it, the reply is a batch, also for `count=1`.
+    /// How many numbers. If you give it, the reply is a batch, also for `count=1`. Without it, one
+    /// number.
     #[param(minimum = 1, maximum = 10_000, example = 3)]
     pub(crate) count: Option<u64>,
-    /// The period to count in, for sequences that have periods. Sequences of kind `keyed` need it.
+    /// The period to count in, for sequences that have periods. Sequences with `period` `keyed` need
+    /// it. Without it, the current period.
     #[param(value_type = Option<values::Period>)]
     pub(crate) period: Option<Period>,
-    /// `true` gives one unbroken range.
+    /// `true` gives one unbroken range. Without it, `false`.
     #[param(value_type = Option<bool>)]
     pub(crate) contiguous: bool,
-    /// `false` leaves the printed ids out of a batch.
+    /// `false` leaves the printed ids out of a batch. Without it, `true`.
     #[param(value_type = Option<bool>)]
     pub(crate) ids: bool,
 }
@@ -67,7 +69,8 @@ pub(crate) struct BlocksQuery {
     /// How many numbers: at most 1/4096 of what is left.
     #[param(minimum = 1, maximum = 9_007_199_254_740_991_u64, example = 1000)]
     pub(crate) size: u64,
-    /// The period to count in, for sequences that have periods. Sequences of kind `keyed` need it.
+    /// The period to count in, for sequences that have periods. Sequences with `period` `keyed` need
+    /// it. Without it, the current period.
     #[param(value_type = Option<values::Period>)]
     pub(crate) period: Option<Period>,
 }
@@ -138,7 +141,7 @@ pub(crate) struct WorkersQuery {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DryRunQuery {
-    /// `true` checks everything and changes nothing. The status is then 200.
+    /// `true` checks everything and changes nothing. The status is then 200. Without it, `false`.
     dry_run: Option<bool>,
 }
 
