@@ -136,6 +136,11 @@ impl Templates {
         }
     }
 
+    /// Returns the definition of `[default]`.
+    pub fn default_definition(&self) -> &Definition {
+        &self.default
+    }
+
     /// Finds the first `share` whose target would itself share another sequence.
     fn chain(&self) -> Option<TemplatesError> {
         self.rules.iter().enumerate().find_map(|(index, rule)| {

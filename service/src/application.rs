@@ -23,7 +23,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::command_failure::CommandFailure;
+use crate::commands::failure::CommandFailure;
 use crate::config::{Config, bound};
 use crate::http::edge::raise_descriptor_limit;
 use crate::http::{self, UnreportedLines};

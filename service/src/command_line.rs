@@ -1,31 +1,53 @@
 //! Reads the command line, and runs the command that it names.
+//!
+//! Commands that work with the configuration take its [`Flags`], before or behind the name of the
+//! command. All other commands refuse these flags, load no configuration, and log nothing. So they
+//! also work if the configuration is broken.
 
-use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use actix_web::rt::System;
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use jiff::Timestamp;
-use odometer_store::{Arming, FenceRequest, Loss};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use rustix::fs::Mode;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{self, Receiver};
 
 use crate::application::Application;
-use crate::apply::{self, ApplyOptions};
-use crate::command_failure::CommandFailure;
-use crate::commands;
+use crate::commands::{
+    apply::{self, ApplyOptions},
+    check::{self, CheckOptions},
+    check_name,
+    completions::{self, CompletionsOptions},
+    failure::CommandFailure,
+    init::{self, InitOptions},
+    manual::{self, ManualOptions},
+    migrate::{self, MigrateOptions},
+    output::{print, print_text},
+    progress::Progress,
+    recover::{self, RecoverOptions},
+    show_config::{self, ShowConfigOptions},
+    signals::{signals, until_signal},
+};
 use crate::config::{Config, Environment, Flags};
-use crate::telemetry::Exporting;
-use crate::{check_name, telemetry};
+use crate::telemetry::{self, Exporting};
 
 /// The target of the last line of a command that failed: the program itself.
 const TARGET: &str = "odometer";
 
+/// The examples of the program without a command.
+const EXAMPLES: &str = "\
+Examples:
+  odometer
+  odometer --listen 127.0.0.1:9090 --log-level debug
+  odometer check";
+
+/// The examples that `odometer serve --help` shows.
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  odometer serve
+  odometer serve --listen 0.0.0.0:8080 --database-url-file /run/secrets/database_url";
+
 /// Numbers that never repeat, over HTTP, from an ordinary database.
 #[derive(Debug, Parser)]
-#[command(name = "odometer", version)]
+#[command(name = "odometer", version, after_help = EXAMPLES)]
 struct CommandLine {
     #[command(flatten)]
     flags: Flags,
@@ -35,71 +57,75 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Configured(ConfiguredCommand),
+    /// Write a configuration file with a comment on each key. Every key is commented out and has
+    /// its default.
+    #[command(after_help = init::EXAMPLES)]
+    Init(InitOptions),
+    /// Print a script by which a shell completes command lines of this program.
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(CompletionsOptions),
+    /// Write a manual page for the program, and one for each command.
+    #[command(after_help = manual::EXAMPLES)]
+    Man(ManualOptions),
+}
+
+/// The commands that work with the configuration.
+#[derive(Debug, Subcommand)]
+enum ConfiguredCommand {
     /// Answer calls over HTTP. This is the command if you give none.
-    Serve,
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve {
+        #[command(flatten)]
+        flags: Flags,
+    },
     /// Create the schema of each database, or bring the schema up to date. You may run the command
     /// again, and several times at once.
+    #[command(after_help = migrate::EXAMPLES)]
     Migrate {
-        /// Then let a program of an earlier version use the databases again. Failovers are left to
-        /// you from then on.
-        #[arg(long)]
-        disarm: bool,
-        /// Take --disarm back.
-        #[arg(long, conflicts_with = "disarm")]
-        arm: bool,
+        #[command(flatten)]
+        options: MigrateOptions,
+        #[command(flatten)]
+        flags: Flags,
     },
-    /// Look at configuration and databases, and change nothing.
+    /// Look at configuration and databases, and change nothing. Exit code 0 means that `serve`
+    /// would start and give numbers.
+    #[command(after_help = check::EXAMPLES)]
     Check {
-        /// Say what a sequence of this name would be created from, and look at no database.
-        #[arg(long, value_name = "NAME")]
-        name: Option<String>,
+        #[command(flatten)]
+        options: CheckOptions,
+        #[command(flatten)]
+        flags: Flags,
     },
     /// Create or change sequences until they are as the definitions `[sequences.NAME]` of a file
     /// say. You may run the command again.
+    #[command(after_help = apply::EXAMPLES)]
     Apply {
-        /// TOML file of definitions.
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
-        /// Say what would be changed, and change nothing.
-        #[arg(long)]
-        dry_run: bool,
-        /// Say only what is refused, and the sum. Leave out the progress and each result.
-        #[arg(long)]
-        quiet: bool,
+        #[command(flatten)]
+        options: ApplyOptions,
+        #[command(flatten)]
+        flags: Flags,
     },
     /// Let every sequence go on above what may have been issued. Use it after a restore, or after a
-    /// failover to an older state.
-    Recover(RecoverOptions),
-}
-
-#[derive(Debug, Args)]
-struct RecoverOptions {
-    /// Only this sequence, which waits for --skip or --nothing-was-lost after a failover.
-    #[arg(value_name = "NAME")]
-    sequence: Option<String>,
-    /// More numbers than any sequence can have reserved since the state that was restored.
-    #[arg(long, value_name = "N")]
-    skip: Option<u64>,
-    /// Compute what may be lost since this time (RFC 3339). The time must not be later than the
-    /// database itself shows.
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["sequence", "skip", "nothing_was_lost"])]
-    since: Option<Timestamp>,
-    /// Skip nothing. Use it if the database has all that it had, on another server than before.
-    #[arg(long, conflicts_with = "skip")]
-    nothing_was_lost: bool,
-    /// Let new sequences and periods begin at their start again. Use it if no sequence and no
-    /// period was first used in what was lost.
-    #[arg(long, conflicts_with_all = ["sequence", "skip", "since", "nothing_was_lost"])]
-    births_from_start: bool,
-    /// Recover only the sequences of this store. If you give none, those of all stores.
-    #[arg(long, value_name = "NAME")]
-    store: Option<String>,
-    /// Say what would be done, and change nothing.
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not ask. You need this option if standard input is no terminal.
-    #[arg(long)]
-    yes: bool,
+    /// failover to an older state. If you do not say what was lost, it is computed from the time
+    /// that the database itself shows.
+    #[command(after_help = recover::EXAMPLES)]
+    Recover {
+        #[command(flatten)]
+        options: RecoverOptions,
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// Show the value of each key of the configuration, and where each value comes from. Secrets are
+    /// left out.
+    #[command(after_help = show_config::EXAMPLES)]
+    Config {
+        #[command(flatten)]
+        options: ShowConfigOptions,
+        #[command(flatten)]
+        flags: Flags,
+    },
 }
 
 /// Returns the description of the command line, with the texts of every `--help`.
@@ -125,24 +151,91 @@ pub fn run_program() -> ExitCode {
             return if asked_for {
                 ExitCode::SUCCESS
             } else {
-                ExitCode::from(CommandFailure::CONFIGURATION)
+                ExitCode::from(CommandFailure::USAGE)
             };
         }
     };
-    let (config, _exporting) = match start_logging(&command_line.flags, &environment) {
-        Ok(started) => started,
+    let CommandLine { flags, command } = command_line;
+    let command = command.unwrap_or(Command::Configured(ConfiguredCommand::Serve {
+        flags: Flags::default(),
+    }));
+    match command {
+        Command::Configured(command) => run_configured(command, flags, &environment),
+        Command::Init(_) | Command::Completions(_) | Command::Man(_) => {
+            ended(no_flags(&flags).and_then(|()| write(&command)))
+        }
+    }
+}
+
+/// Refuses the flags of the configuration, for a command that does not read it.
+fn no_flags(flags: &Flags) -> Result<(), CommandFailure> {
+    match flags.first_given() {
+        None => Ok(()),
+        Some(flag) => Err(CommandFailure::usage(format!(
+            "{flag}: this command reads no configuration; leave {flag} out"
+        ))),
+    }
+}
+
+/// Runs a command that only writes text.
+fn write(command: &Command) -> Result<(), CommandFailure> {
+    match command {
+        Command::Init(options) if options.is_printed() => print_text(init::TEXT.as_bytes()),
+        Command::Init(options) => print(vec![init::write_file(options)?]),
+        Command::Completions(options) => {
+            print_text(&completions::completions(*options, describe()));
+        }
+        Command::Man(options) => print(vec![manual::write_pages(options, describe())?]),
+        Command::Configured(_) => {}
+    }
+    Ok(())
+}
+
+/// Says on standard error why a command failed that does not log. Returns its exit code.
+fn ended(outcome: Result<(), CommandFailure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("odometer: {failure}");
-            return ExitCode::from(failure.exit_code());
+            ExitCode::from(failure.exit_code())
         }
+    }
+}
+
+fn run_configured(
+    command: ConfiguredCommand,
+    before_command: Flags,
+    environment: &Environment,
+) -> ExitCode {
+    let flags = command.flags().clone().over(before_command);
+    if let ConfiguredCommand::Config { options, .. } = command {
+        let shown = show_config::show(options, &flags, environment);
+        return ended(shown.map(|text| print_text(text.as_bytes())));
+    }
+    let (config, _exporting) = match start_logging(&flags, environment) {
+        Ok(started) => started,
+        Err(failure) => return ended(Err(failure)),
     };
     // Only this user may use the files that are created from here on, above all the files of
     // SQLite.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
-    let command = command_line.command.unwrap_or(Command::Serve);
     match System::new().block_on(run(command, config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(failure.exit_code()),
+    }
+}
+
+impl ConfiguredCommand {
+    /// Returns the flags behind the name of the command.
+    fn flags(&self) -> &Flags {
+        match self {
+            Self::Serve { flags }
+            | Self::Migrate { flags, .. }
+            | Self::Check { flags, .. }
+            | Self::Apply { flags, .. }
+            | Self::Recover { flags, .. }
+            | Self::Config { flags, .. } => flags,
+        }
     }
 }
 
@@ -157,128 +250,35 @@ fn start_logging(
     Ok((config, exporting))
 }
 
-async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
-    let mut tell = |line| print(vec![line]);
-    let outcome = match command {
-        Command::Serve => serve(&config).await,
-        Command::Migrate { disarm, arm } => {
-            let arming = match (disarm, arm) {
-                (true, _) => Some(Arming::Off),
-                (false, true) => Some(Arming::Allowed),
-                (false, false) => None,
-            };
-            until_signal(commands::migrate(&config, arming)).await
-        }
-        Command::Check { name: None } => until_signal(commands::check(&config, &mut tell)).await,
-        Command::Check { name: Some(name) } => check_name::check_name(&config, &name).map(print),
-        Command::Apply {
-            file,
-            dry_run,
-            quiet,
-        } => {
-            let how = ApplyOptions { dry_run, quiet };
-            until_signal(apply::apply(&config, &file, how, &mut tell)).await
-        }
-        Command::Recover(options) => {
-            let store = options.store.as_deref();
-            let recovering = async {
-                let loss = options.loss()?;
-                if !options.dry_run && !options.yes {
-                    ask_to_recover(&config, store, &loss, &mut tell).await?;
-                }
-                commands::recover(&config, store, &loss, options.dry_run, &mut tell).await
-            };
-            until_signal(recovering).await
-        }
+async fn run(command: ConfiguredCommand, config: Config) -> Result<(), CommandFailure> {
+    let progress = Progress::on_standard_error();
+    let mut tell = |line| {
+        progress.erase();
+        print(vec![line]);
     };
+    let outcome = match command {
+        ConfiguredCommand::Serve { .. } => serve(&config).await,
+        ConfiguredCommand::Migrate { options, .. } => {
+            until_signal(migrate::migrate(&config, options, &progress)).await
+        }
+        ConfiguredCommand::Check { options, .. } => match options.name {
+            None => until_signal(check::check(&config, &mut tell)).await,
+            Some(name) => check_name::check_name(&config, &name).map(print),
+        },
+        ConfiguredCommand::Apply { options, .. } => {
+            until_signal(apply::apply(&config, &options, &progress, &mut tell)).await
+        }
+        ConfiguredCommand::Recover { options, .. } => {
+            until_signal(recover::recover(&config, &options, &progress, &mut tell)).await
+        }
+        // This command is done before the log starts.
+        ConfiguredCommand::Config { .. } => Ok(()),
+    };
+    progress.erase();
     if let Err(failure) = &outcome {
         tracing::error!(target: TARGET, exit_code = failure.exit_code(), "{failure}");
     }
     outcome
-}
-
-impl RecoverOptions {
-    /// Returns what an operator says was lost.
-    fn loss(&self) -> Result<Loss, CommandFailure> {
-        match (self.sequence.clone(), self.skip) {
-            (_, Some(0)) => Err(CommandFailure::configuration(
-                "--skip: give N, above 0, or --nothing-was-lost",
-            )),
-            _ if self.births_from_start => Ok(Loss::NoCounter),
-            (Some(name), None) if !self.nothing_was_lost => {
-                Err(CommandFailure::configuration(format!(
-                    "NAME: what `{name}` has lost cannot be computed; give --skip N or \
-                     --nothing-was-lost"
-                )))
-            }
-            (Some(name), skip) => Ok(Loss::OfSequence {
-                name,
-                n_steps: skip.unwrap_or(0),
-            }),
-            (None, _) if self.nothing_was_lost => Ok(Loss::Steps(0)),
-            (None, Some(skip)) => Ok(Loss::Steps(skip)),
-            (None, None) => Ok(Loss::Computed(match self.since {
-                Some(since) => FenceRequest::since(since.as_microsecond()),
-                None => FenceRequest::default(),
-            })),
-        }
-    }
-}
-
-/// Shows what a recovery would do, and asks whether to do it.
-async fn ask_to_recover(
-    config: &Config,
-    store: Option<&str>,
-    loss: &Loss,
-    tell: &mut (dyn FnMut(String) + Send),
-) -> Result<(), CommandFailure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(CommandFailure::configuration(
-            "--yes: a recovery cannot be undone, and standard input is no terminal on which you \
-             could be asked; look with --dry-run, then give --yes",
-        ));
-    }
-    commands::recover(config, store, loss, true, tell).await?;
-    tell("A recovery cannot be undone. Do it? Type yes:".to_owned());
-    let (sender, typed) = tokio::sync::oneshot::channel();
-    // The thread is separate, so that a signal need not wait for the input.
-    std::thread::spawn(move || {
-        let mut line = String::new();
-        let _read = std::io::stdin().read_line(&mut line);
-        let _gone = sender.send(line);
-    });
-    let typed = typed.await.unwrap_or_default();
-    if typed.trim().eq_ignore_ascii_case("yes") {
-        Ok(())
-    } else {
-        Err(CommandFailure::other("not confirmed: nothing was changed"))
-    }
-}
-
-/// Runs a command until it ends or until the first signal.
-///
-/// As the first process of a container, the program would otherwise ignore signals. Changes that
-/// the command's statements made by then stay, as after a kill.
-async fn until_signal(
-    command: impl Future<Output = Result<(), CommandFailure>>,
-) -> Result<(), CommandFailure> {
-    let mut signals = signals()?;
-    tokio::select! {
-        outcome = command => outcome,
-        Some(signal) = signals.recv() => Err(CommandFailure::other(format!(
-            "ended by {signal} before it was done; what it had done by then stays: look before you \
-             run it again"
-        ))),
-    }
-}
-
-/// Prints the findings and results of a command on standard output.
-fn print(lines: Vec<String>) {
-    let mut output = std::io::stdout().lock();
-    for line in lines {
-        // If the reader of the output stops reading, the command still goes on.
-        let _unread = writeln!(output, "{line}");
-    }
 }
 
 async fn serve(config: &Config) -> Result<(), CommandFailure> {
@@ -288,25 +288,100 @@ async fn serve(config: &Config) -> Result<(), CommandFailure> {
     Application::start(config).await?.run(signals).await
 }
 
-/// Returns a channel that gets the name of each SIGTERM and SIGINT.
-fn signals() -> Result<Receiver<&'static str>, CommandFailure> {
-    let listen = |kind| {
-        signal(kind)
-            .map_err(|error| CommandFailure::other(format!("signals cannot be received: {error}")))
-    };
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let (sender, receiver) = mpsc::channel(2);
-    tokio::spawn(async move {
-        loop {
-            let name = tokio::select! {
-                _ = terminate.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
-            };
-            if sender.send(name).await.is_err() {
-                return;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a command and all commands below it, each with the words that call it.
+    fn all(command: &clap::Command, before: &str) -> Vec<(String, clap::Command)> {
+        let called = format!("{before} {}", command.get_name()).trim().to_owned();
+        let below = command.get_subcommands();
+        let below: Vec<_> = below.flat_map(|below| all(below, &called)).collect();
+        let this = (called, command.clone());
+        std::iter::once(this).chain(below).collect()
+    }
+
+    /// Returns the command lines of the examples, without the file that takes the output.
+    fn examples(command: &clap::Command) -> Vec<String> {
+        let text = command.get_after_help().map(ToString::to_string);
+        let text = text.unwrap_or_default();
+        let (_, examples) = text.split_once("Examples:\n").unwrap_or_default();
+        let lines = examples.lines().filter(|line| line.starts_with("  "));
+        let lines = lines.map(|line| line.split(" > ").next().unwrap_or_default().trim());
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_command_has_two_examples_that_it_understands() {
+        let commands = all(&describe(), "");
+        assert!(commands.len() >= 10, "vacuous: {}", commands.len());
+        for (called, command) in commands {
+            let examples = examples(&command);
+            assert!(examples.len() >= 2, "{called}: {examples:?}");
+            for example in examples {
+                let is_its_own = example == called || example.starts_with(&format!("{called} "));
+                assert!(is_its_own, "{called}: {example}");
+                let words = example.split_whitespace();
+                let parsed = CommandLine::try_parse_from(words);
+                assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
             }
         }
-    });
-    Ok(receiver)
+    }
+
+    #[test]
+    fn every_text_says_something_of_each_command_and_argument() {
+        for (called, command) in all(&describe(), "") {
+            assert!(command.get_about().is_some(), "{called}");
+            for argument in command.get_arguments() {
+                let (id, help) = (argument.get_id(), argument.get_help());
+                assert!(help.is_some(), "{called}: {id}");
+            }
+        }
+    }
+
+    #[test]
+    fn flags_of_the_configuration_stand_before_or_behind_a_command_that_reads_it() {
+        for line in [
+            "odometer --listen localhost:1 check",
+            "odometer check --listen localhost:1",
+            "odometer --listen localhost:2 check --listen localhost:1",
+        ] {
+            let parsed = CommandLine::try_parse_from(line.split(' '));
+            let parsed = parsed.unwrap_or_else(|error| unreachable!("{line}: {error}"));
+            let Some(Command::Configured(command)) = parsed.command else {
+                unreachable!("{line}: no such command");
+            };
+            let flags = command.flags().clone().over(parsed.flags);
+            assert_eq!(flags.listen.as_deref(), Some("localhost:1"), "{line}");
+        }
+        let flags = Flags {
+            migrate: true,
+            ..Flags::default()
+        };
+        let refused = no_flags(&flags).map_err(|refused| refused.exit_code());
+        assert_eq!(refused, Err(CommandFailure::USAGE));
+        assert_eq!(no_flags(&Flags::default()), Ok(()));
+        for command in ["init", "completions bash", "man pages"] {
+            let line = format!("odometer {command} --config odometer.toml");
+            let parsed = CommandLine::try_parse_from(line.split(' '));
+            assert!(parsed.is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_refused() {
+        for line in [
+            "odometer fly",
+            "odometer --nonsense",
+            "odometer serve extra",
+            "odometer apply",
+            "odometer migrate --arm --disarm",
+            "odometer recover --skip 5 --nothing-was-lost",
+            "odometer check --set limits.waiters",
+            "odometer completions tcsh",
+        ] {
+            let parsed = CommandLine::try_parse_from(line.split(' '));
+            assert!(parsed.is_err(), "{line}");
+        }
+    }
 }

@@ -12,9 +12,6 @@
 //! - `http/problem.rs`: gives each refusal its code and status.
 
 pub mod application;
-pub mod apply;
-pub mod check_name;
-pub mod command_failure;
 pub mod command_line;
 pub mod commands;
 pub mod config;

@@ -29,8 +29,21 @@ const DISARMED: &str = "disarmed: an earlier program can use it, and failovers a
                         `odometer migrate --arm`";
 const ARMED: &str = "replicas may arm it, as soon as no earlier program has used it for a minute";
 
+/// The database that a command works on, to show how far the command is.
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseStep<'a> {
+    /// The number of the database in the order of the configuration, from 1.
+    pub number: usize,
+    pub n_databases: usize,
+    /// The name of the database in sentences.
+    pub database: &'a str,
+    /// The sequences whose counters are raised so far. Only a recovery counts them.
+    pub n_sequences: u64,
+}
+
 /// Brings the schemas of all databases up to this program. Then lets replicas arm the databases, or
-/// lets them not, if `arming` says so. `tell` gets a line for each database.
+/// lets them not, if `arming` says so. `tell` gets a line for each database, and `on_step` gets each
+/// database before the work on it begins.
 ///
 /// A database that cannot be reached does not keep the others from being migrated.
 ///
@@ -40,11 +53,24 @@ pub fn migrate<'a>(
     settings: &'a StoresSettings,
     arming: Option<Arming>,
     tell: &'a mut (dyn FnMut(String) + Send),
+    on_step: &'a (dyn Fn(DatabaseStep<'_>) + Send + Sync),
 ) -> BoxFuture<'a, Result<(), StartError>> {
     Box::pin(async move {
         let mut failed = Vec::new();
+        let n_databases = settings.all_databases().len();
+        let mut number = 0;
         for store in 0..settings.stores.len() {
-            migrate_store((&settings.databases(store), arming), &mut failed, tell).await;
+            let mut begin = |database: &DatabaseSettings| {
+                number += 1;
+                on_step(DatabaseStep {
+                    number,
+                    n_databases,
+                    database: &database.identity.to_string(),
+                    n_sequences: 0,
+                });
+            };
+            let databases = settings.databases(store);
+            migrate_store((&databases, arming), &mut failed, tell, &mut begin).await;
         }
         StartError::all(failed)
     })
@@ -54,9 +80,11 @@ async fn migrate_store(
     (databases, arming): (&[DatabaseSettings], Option<Arming>),
     failed: &mut Vec<StartError>,
     tell: &mut (dyn FnMut(String) + Send),
+    begin: &mut (dyn FnMut(&DatabaseSettings) + Send),
 ) {
     let n_failed = failed.len();
     for database in databases {
+        begin(database);
         let mut tell = |sentence: &str| tell(format!("{}: {sentence}", database.identity));
         let done = async {
             let (migrated, is_disarmed) = migrate_one(database).await?;
@@ -224,7 +252,8 @@ type RecoveredStore = (Option<String>, Result<Recovered, StartError>);
 /// nothing if `is_dry_run`.
 ///
 /// Each database has an outcome of its own, next to the name that sentences use for the database.
-/// The name is `None` if there is only one database.
+/// The name is `None` if there is only one database. `on_step` gets each database before the work on
+/// it begins, and again after each page of its sequences.
 ///
 /// # Errors
 /// There is no such store.
@@ -233,6 +262,7 @@ pub fn recover<'a>(
     store: Option<&'a str>,
     loss: Loss,
     is_dry_run: bool,
+    on_step: &'a (dyn Fn(DatabaseStep<'_>) + Send + Sync),
 ) -> BoxFuture<'a, Result<Vec<RecoveredStore>, StartError>> {
     Box::pin(async move {
         if let Some(wanted) = store
@@ -243,14 +273,26 @@ pub fn recover<'a>(
                 settings.names().join(", ")
             )));
         }
+        let mut databases = settings.all_databases();
+        databases.retain(|database| {
+            store.is_none_or(|wanted| wanted == &*database.identity.label.store)
+        });
         let mut outcomes = Vec::new();
-        for database in settings.all_databases() {
+        for (number, database) in (1..).zip(&databases) {
             let identity = &database.identity;
-            if store.is_none_or(|wanted| wanted == &*identity.label.store) {
-                let recovered = recover::recover(&database, loss.clone(), is_dry_run).await;
-                let named = (!identity.is_only).then(|| identity.to_string());
-                outcomes.push((named, recovered.map_err(|error| error.of(&identity.label))));
-            }
+            let name = identity.to_string();
+            let on_page = |n_sequences| {
+                on_step(DatabaseStep {
+                    number,
+                    n_databases: databases.len(),
+                    database: &name,
+                    n_sequences,
+                });
+            };
+            on_page(0);
+            let recovered = recover::recover(database, loss.clone(), is_dry_run, &on_page).await;
+            let named = (!identity.is_only).then(|| name.clone());
+            outcomes.push((named, recovered.map_err(|error| error.of(&identity.label))));
         }
         Ok(outcomes)
     })

@@ -58,7 +58,7 @@ pub use change::fencing::FenceRequest;
 pub use change::recover::{Loss, Recovered};
 pub use change::request::{Act, ChangeRequest};
 pub use change::self_fencing::unfit_for_fences;
-pub use commands::{check, migrate, recover};
+pub use commands::{DatabaseStep, check, migrate, recover};
 pub use error::StoreError;
 pub use journal::trace::{Holder, NumberTrace, Traced};
 pub use odometer_database::{
@@ -82,7 +82,7 @@ pub use rows::counter::SeenCounter;
 pub use rows::payment::limit_of;
 pub use settings::{
     Durability, FailoverLimits, Fallback, OpenFor, Source, StoreLimits, StoreSettings,
-    StoresSettings,
+    StoresSettings, address,
 };
 pub use stores::Stores;
 pub use worker_lease::lease::{

@@ -10,7 +10,7 @@ use odometer_process::{
     metrics::Metrics,
     secret::Secret,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::identity::DatabaseIdentity;
@@ -45,7 +45,7 @@ pub struct StoreSettings {
 }
 
 /// Whether a database may forget in a crash what it has committed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// A database that may forget commits is refused at the start.
@@ -56,7 +56,7 @@ pub enum Durability {
 }
 
 /// What counts for strict order while Redis is away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fallback {
     /// Nothing counts: callers wait for Redis.
@@ -266,8 +266,8 @@ fn narrow(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }
 
-/// Returns a URL without the parts that are secret, or may be.
-pub(crate) fn address(url: &str) -> String {
+/// Returns the URL of a database or of a Redis server without the parts that are secret, or may be.
+pub fn address(url: &str) -> String {
     if faults::is(Fault::SecretsTold) {
         return url.to_owned();
     }

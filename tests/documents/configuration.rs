@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use odometer::commands::init;
 use odometer::config::{Config, Environment, Flags};
 
 use super::markdown::{Document, inline_code};
+use crate::support::directory;
 
 /// Keys with a default that nobody could write as a value.
 const WITHOUT_DEFAULT: [&str; 10] = [
@@ -109,4 +111,91 @@ fn known_below(section: &str) -> Vec<String> {
         Some((_, known)) => known.split(", ").map(str::to_owned).collect(),
         None => Vec::new(),
     }
+}
+
+/// A line of the file that `odometer init` writes, with a key that is commented out.
+enum Commented<'a> {
+    Default(&'a str),
+    /// The key has no default.
+    Example(&'a str),
+}
+
+fn commented_keys(file: &str) -> Vec<Commented<'_>> {
+    let lines = file.lines().filter_map(|line| {
+        let line = line.strip_prefix('#')?;
+        match line.strip_prefix(" Example: ") {
+            Some(example) => Some(Commented::Example(example)),
+            None => line
+                .starts_with(|first: char| first.is_ascii_lowercase())
+                .then_some(Commented::Default(line)),
+        }
+    });
+    lines.collect()
+}
+
+/// Returns the configuration that a file with this text gives.
+fn of_file(text: &str) -> Result<Config, String> {
+    let home = directory("commented");
+    let file = home.path().join("odometer.toml");
+    std::fs::write(&file, text).expect("our directory");
+    let flags = Flags {
+        config: Some(file),
+        ..Flags::default()
+    };
+    Config::load(&flags, &Environment::default()).map_err(|error| error.to_string())
+}
+
+/// Returns the key of a line as the tables have it.
+fn key_of(line: &str) -> String {
+    let (key, _value) = line.split_once(" = ").expect("KEY = VALUE");
+    match key.split_once('.') {
+        Some((section @ ("default" | "stores"), _)) => format!("{section}.*"),
+        Some(_) | None => key.to_owned(),
+    }
+}
+
+#[test]
+fn the_file_that_init_writes_has_every_key_in_the_order_of_the_tables() {
+    let mut keys: Vec<String> = Vec::new();
+    for line in commented_keys(init::TEXT) {
+        let (Commented::Default(line) | Commented::Example(line)) = line;
+        let key = key_of(line);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let rows: Vec<String> = rows().into_iter().map(|row| row.key).collect();
+    assert_eq!(keys, rows);
+}
+
+#[test]
+fn the_file_that_init_writes_has_the_defaults() {
+    let default = seen(&Config::default());
+    let as_written = of_file(init::TEXT);
+    assert_eq!(as_written.map(|config| seen(&config)), Ok(default.clone()));
+    let mut defaults = String::new();
+    for line in commented_keys(init::TEXT) {
+        match line {
+            Commented::Default(line) => {
+                defaults.push_str(line);
+                defaults.push('\n');
+            }
+            Commented::Example(line) => {
+                let key = key_of(line);
+                assert!(WITHOUT_DEFAULT.contains(&key.as_str()), "{key}");
+                match of_file(line) {
+                    Ok(config) => assert_ne!(seen(&config), default, "{line}"),
+                    Err(refused) => {
+                        let is_for_another = key.ends_with("_file")
+                            && refused.contains("cannot be read")
+                            || refused.contains("feature `otlp`");
+                        assert!(is_for_another, "{line}: {refused}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(defaults.lines().count() > 30, "vacuous: {defaults}");
+    let uncommented = of_file(&defaults);
+    assert_eq!(uncommented.map(|config| seen(&config)), Ok(default));
 }

@@ -4,6 +4,7 @@
 mod answers;
 mod book;
 mod codes;
+mod command_line;
 mod commands;
 mod configuration;
 mod dashboards;

@@ -87,7 +87,7 @@ async fn a_recovery_waits_for_no_change_that_was_not_heard(backend: Backend) {
     .await;
     assert!(recoveries.try_recv().is_err());
     let settings = stores_settings(&config(&database));
-    let recovering = odometer_store::recover(&settings, None, Loss::Steps(1), false);
+    let recovering = odometer_store::recover(&settings, None, Loss::Steps(1), false, &|_step| {});
     for (_, recovered) in recovering.await.expect("there is a store") {
         recovered.expect("it is recovered");
     }

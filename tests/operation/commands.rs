@@ -11,11 +11,11 @@ use serde_json::json;
 
 use crate::support::{Backend, Program, TestDatabase, directory, for_each_backend, run, settings};
 
-/// Runs `recover` on a terminal of its own and types `answer`. Returns the exit code and the text
+/// Runs a command on a terminal of its own and types `answer`. Returns the exit code and the text
 /// that the terminal showed.
-fn recover_on_a_terminal(database: &TestDatabase, answer: &str) -> (Option<i32>, String) {
+fn on_a_terminal(database: &TestDatabase, command: &str, answer: &str) -> (Option<i32>, String) {
     let program = settings::shipped_program();
-    let line = format!("{} recover --skip 1000", program.display());
+    let line = format!("{} {command}", program.display());
     let home = directory("terminal");
     let mut process = Command::new("script")
         .args([
@@ -59,10 +59,10 @@ async fn recover_asks_on_a_terminal_and_needs_yes_without_one(backend: Backend) 
     let before = database.next_value("long").await;
 
     let refused = options.run(&["recover", "--skip", "1000"]);
-    assert_eq!(refused.code, Some(78), "{refused}");
+    assert_eq!(refused.code, Some(2), "{refused}");
     assert!(refused.errors.contains("--yes"), "{refused}");
     assert_eq!(database.next_value("long").await, before);
-    let (code, shown) = recover_on_a_terminal(&database, "no");
+    let (code, shown) = on_a_terminal(&database, "recover --skip 1000", "no");
     assert_eq!(code, Some(1), "{shown}");
     assert!(
         shown.contains("Do it?") && shown.contains("not confirmed"),
@@ -71,7 +71,7 @@ async fn recover_asks_on_a_terminal_and_needs_yes_without_one(backend: Backend) 
     assert_eq!(database.next_value("long").await, before);
 
     // The command names exhausted sequences, before and after the recovery.
-    let (code, shown) = recover_on_a_terminal(&database, "yes");
+    let (code, shown) = on_a_terminal(&database, "recover --skip 1000", "yes");
     assert_eq!(code, Some(0), "{shown}");
     let lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
     for named in ["  short", "  shorter"] {
@@ -173,5 +173,56 @@ fn apply_says_how_far_it_is_unless_it_is_to_be_quiet() {
         let refused = options.run(&["apply", &file, "--quiet"]);
         assert_eq!(refused.code, Some(1), "{refused}");
         assert!(refused.output.contains("! s1:"), "{refused}");
+    });
+}
+
+#[test]
+fn a_terminal_shows_how_far_a_command_is_and_a_pipe_does_not() {
+    const ERASE: &str = "\u{1b}[2K";
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let options = Program::options().database(&database.url);
+        let folder = directory("many");
+        let file = folder.path().join("definitions.toml");
+        let mut definitions = String::new();
+        for n in 0..250 {
+            writeln!(definitions, "[sequences.s{n}]").expect("text grows");
+        }
+        fs::write(&file, definitions).expect("a file");
+        let apply = format!("apply {}", file.display());
+        for (command, shown) in [
+            ("migrate", &["Migrating: database 1 of 1"][..]),
+            (
+                &apply,
+                &[
+                    "Checking: 1 of 250 definitions",
+                    "Applying: 0 of 250 definitions",
+                ],
+            ),
+            ("recover --skip 10 --yes", &["Recovering: database 1 of 1"]),
+            ("recover --skip 10 --dry-run", &["so far"]),
+        ] {
+            let (code, screen) = on_a_terminal(&database, command, "");
+            assert_eq!(code, Some(0), "{command}: {screen:?}");
+            for part in shown {
+                let (_, after) = screen
+                    .split_once(part)
+                    .unwrap_or_else(|| panic!("{command}: no {part}: {screen:?}"));
+                assert!(after.contains(ERASE), "{command}: {part} stays: {screen:?}");
+            }
+            assert!(!screen.contains("Checked"), "{command}: {screen:?}");
+            let words: Vec<&str> = command.split(' ').collect();
+            let piped = options.run(&words);
+            assert_eq!(piped.code, Some(0), "{command}: {piped}");
+            let both = piped.to_string();
+            assert!(!both.contains('\u{1b}'), "{command}: {both:?}");
+            for part in shown {
+                assert!(!both.contains(part), "{command}: {both:?}");
+            }
+        }
+        let quiet = format!("{apply} --quiet");
+        let (code, screen) = on_a_terminal(&database, &quiet, "");
+        assert_eq!(code, Some(0), "{screen:?}");
+        assert!(!screen.contains("Checking"), "{screen:?}");
     });
 }

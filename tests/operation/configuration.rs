@@ -38,9 +38,22 @@ fn a_setting_that_cannot_be_used_is_named() {
             .run(&["serve"]);
         refused(&finished, key, &format!("{variable}={value}"));
     }
-    for arguments in [&["--nonsense"][..], &["fly"], &["serve", "extra"]] {
+    // A wrong key or value is a wrong configuration on the command line, too.
+    for setting in ["limits.waiter=5", "limits.waiters=many"] {
+        let finished = Program::options().run(&["check", "--set", setting]);
+        refused(&finished, "limits.waiter", setting);
+    }
+    for arguments in [
+        &["--nonsense"][..],
+        &["fly"],
+        &["serve", "extra"],
+        &["check", "--set", "limits.waiters"],
+        &["recover", "--skip", "0", "--yes"],
+        &["recover", "orders", "--yes"],
+        &["--migrate", "init", "-"],
+    ] {
         let finished = Program::options().run(arguments);
-        assert_eq!(finished.code, Some(78), "{arguments:?}: {finished}");
+        assert_eq!(finished.code, Some(2), "{arguments:?}: {finished}");
     }
 }
 

@@ -26,5 +26,6 @@ mod slow_refills;
 mod start_up;
 mod stores;
 mod templates;
+mod text_commands;
 mod tls;
 mod traces;

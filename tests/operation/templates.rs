@@ -230,7 +230,7 @@ fn check_says_what_a_name_would_get_without_a_database() {
         assert_eq!(is_shown, !said.contains(&"404"), "{name}: {finished}");
     }
     let finished = options.run(&["check", "--name", "a b"]);
-    assert_eq!(finished.code, Some(78), "{finished}");
+    assert_eq!(finished.code, Some(2), "{finished}");
 
     let text = "[[template]]\nmatch = \"a*\"\n[[template]]\nmatch = \"ab\"\n";
     std::fs::write(home.path().join("odometer.toml"), text).expect("our directory");

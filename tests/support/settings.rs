@@ -93,14 +93,14 @@ pub fn renews_costs() -> bool {
     std::env::var_os("ODOMETER_TESTS_RENEW_COSTS").is_some_and(|value| value == "1")
 }
 
+/// Returns whether the generated parts of the documents are to be written again.
+pub fn renews_documents() -> bool {
+    std::env::var_os("ODOMETER_TESTS_RENEW_DOCUMENTS").is_some_and(|value| value == "1")
+}
+
 /// Returns whether the pictures of the documents are to be drawn again.
 pub fn renews_pictures() -> bool {
     std::env::var_os("ODOMETER_TESTS_RENEW_PICTURES").is_some_and(|value| value == "1")
-}
-
-/// Returns whether the generated documents are to be written again.
-pub fn renews_documents() -> bool {
-    std::env::var_os("ODOMETER_TESTS_RENEW_DOCUMENTS").is_some_and(|value| value == "1")
 }
 
 fn program(variable: &str, built: &str) -> PathBuf {

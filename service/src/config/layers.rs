@@ -8,8 +8,8 @@ use figment::providers::{Format, Toml};
 use figment::value::{Dict, Map, Value};
 use figment::{Error, Figment, Metadata, Profile, Provider};
 
-use super::Flags;
 use super::error::ConfigError;
+use super::flags::{Flags, split_setting};
 
 const PREFIX: &str = "ODOMETER_";
 
@@ -240,9 +240,8 @@ fn environment_layer(environment: &Environment) -> Result<(ConfigLayer, Dict), C
 fn flags_layer(flags: &Flags) -> Result<(ConfigLayer, Dict), ConfigError> {
     let mut values = Dict::new();
     for setting in &flags.set {
-        let (key, value) = setting.split_once('=').ok_or_else(|| {
-            ConfigError::new("--set", "write --set KEY=VALUE, as in limits.waiters=100")
-        })?;
+        let (key, value) =
+            split_setting(setting).map_err(|problem| ConfigError::new("--set", problem))?;
         let path: Vec<&str> = key.split('.').collect();
         insert(&mut values, &path, value.to_owned())
             .map_err(|problem| ConfigError::new(format!("--set {key}"), problem))?;
@@ -372,13 +371,18 @@ pub(crate) fn name_in(layers: &Figment, key: &str, section: &str) -> String {
     }
 }
 
+/// Names the origin of a value that no layer gives.
+pub(crate) const DEFAULT_ORIGIN: &str = "the default";
+
 /// Returns where the value of `key` was given, as a sentence says it in parentheses.
 pub(crate) fn origin_of(layers: &Figment, key: &str) -> String {
     if layers.find_metadata(key).is_none() {
-        return "the default".to_owned();
+        return DEFAULT_ORIGIN.to_owned();
     }
     let named = name_of(layers, key);
-    let origin = named.strip_prefix(key).unwrap_or(&named).trim();
+    let origin = named.strip_prefix(key).unwrap_or(&named);
+    // The value may have been read from a file that `<key>_file` names.
+    let origin = origin.strip_prefix("_file").unwrap_or(origin).trim();
     origin
         .strip_prefix('(')
         .and_then(|origin| origin.strip_suffix(')'))

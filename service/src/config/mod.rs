@@ -5,8 +5,10 @@
 //! Nothing else in the program reads the environment.
 
 pub mod definitions;
+mod effective;
 mod error;
 mod fields;
+mod flags;
 mod layers;
 mod log_level;
 mod sections;
@@ -15,9 +17,9 @@ mod templates;
 mod value;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
+use figment::Figment;
 use figment::error::Kind;
 use odometer_core::templates::Templates;
 use odometer_process::{
@@ -28,7 +30,9 @@ use odometer_store::FailoverLimits;
 use serde::de::IgnoredAny;
 use url::Url;
 
+pub use effective::effective;
 pub use error::ConfigError;
+pub use flags::Flags;
 pub use layers::Environment;
 pub use odometer_process::secret::Secret;
 pub use sections::{
@@ -41,42 +45,6 @@ pub use stores::StoresConfig;
 use layers::{name_of, origin_of};
 use sections::{DAY, SECOND};
 use value::{ConfigValue as _, section};
-
-/// What the command line says; the strongest layer.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct Flags {
-    /// Configuration file. If you give none, it is `odometer.toml` in the working directory.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Address to listen on; port 0 picks a free one and prints it.
-    #[arg(long, global = true, value_name = "ADDRESS:PORT")]
-    pub listen: Option<String>,
-    /// Database: sqlite:, postgres: or mysql:. Others on this machine can see it here. If the URL
-    /// has a password, use the environment or --database-url-file.
-    #[arg(long, global = true, value_name = "URL")]
-    pub database_url: Option<Secret>,
-    /// File that holds the database URL.
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        conflicts_with = "database_url"
-    )]
-    pub database_url_file: Option<String>,
-    /// Least level that is logged: error, warn, info, debug or trace, or a filter as in
-    /// `info,odometer=debug`.
-    #[arg(long, global = true, value_name = "LEVEL")]
-    pub log_level: Option<String>,
-    /// Form of the log: auto (text on a terminal, JSON otherwise), text or json.
-    #[arg(long, global = true, value_name = "FORM")]
-    pub log_format: Option<String>,
-    /// Bring the schema of PostgreSQL or MySQL up to date at start; for one-node use.
-    #[arg(long, global = true)]
-    pub migrate: bool,
-    /// Any other key of the configuration, as in --set refill.deadline=2s. You may repeat it.
-    #[arg(long, global = true, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-}
 
 section! {
     /// All values that can be set, with their defaults.
@@ -145,6 +113,14 @@ impl Config {
     /// # Errors
     /// The first key that cannot be used.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
+        Ok(Self::load_layers(flags, environment)?.0)
+    }
+
+    /// Does the same, and returns the layers, too.
+    fn load_layers(
+        flags: &Flags,
+        environment: &Environment,
+    ) -> Result<(Self, Figment), ConfigError> {
         let layers = layers::read(flags, environment)?;
         let mut config: Self = layers.extract().map_err(|error| refused(&error))?;
         if let Some(error) = config.first_problem() {
@@ -158,7 +134,7 @@ impl Config {
             return Err(error.named(|key| name_of(&layers, key)));
         }
         config.templates = templates::read(&layers, config.unknown, &config.stores)?;
-        Ok(config)
+        Ok((config, layers))
     }
 
     /// Returns a warning for each template that no name gets.

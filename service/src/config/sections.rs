@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use odometer_store::Durability;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::value::{never, read_by, section};
+use super::value::{never, read_by, section, serialized};
 
 const MS: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ const YEAR: Duration = Duration::from_secs(366 * 86_400);
 const CENTURY: Duration = Duration::from_secs(36_600 * 86_400);
 
 /// What happens to a name that was never used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {
     /// The first call for a number creates the sequence from a template.
@@ -26,7 +26,7 @@ pub enum Unknown {
 }
 
 read_by! {
-    Deserialize::deserialize, never => Durability, LogFormat, Unknown;
+    Deserialize::deserialize, never, serialized => Durability, LogFormat, Unknown;
 }
 
 section! {
@@ -184,7 +184,7 @@ section! {
 }
 
 /// The form of the log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// Text if standard error is a terminal, otherwise JSON.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 
-use std::{fs, sync::Arc};
+use std::{fs, path::PathBuf, sync::Arc};
 
 use odometer_core::{definition::Definition, name::SequenceName};
 
@@ -11,7 +11,7 @@ use super::*;
 /// A configuration file, and flags that name it.
 pub(crate) struct File {
     directory: PathBuf,
-    flags: Flags,
+    pub(crate) flags: Flags,
 }
 
 impl File {

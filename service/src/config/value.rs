@@ -12,9 +12,17 @@ use figment::value::Value;
 use odometer_core::duration::{self, GRAMMAR, exact};
 use odometer_process::secret::Secret;
 use serde::de::{Error, IgnoredAny, SeqAccess, Visitor, value::SeqAccessDeserializer};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use toml_edit::ser::ValueSerializer;
 
 use super::error::ConfigError;
+
+/// A key as `odometer config` shows it.
+pub(crate) struct ListedKey {
+    pub(crate) key: String,
+    /// `None` if the key is not set and has no default.
+    pub(crate) value: Option<toml_edit::Value>,
+}
 
 /// A value of the configuration.
 pub(crate) trait ConfigValue: Sized {
@@ -24,6 +32,17 @@ pub(crate) trait ConfigValue: Sized {
     /// Returns the value as a sentence shows it. Only values with bounds are shown.
     fn shown(&self) -> String {
         never(self)
+    }
+
+    /// Returns the value as a file has it, or a placeholder if it is secret. `None` if it is not set.
+    fn in_file(&self) -> Option<toml_edit::Value>;
+
+    /// Adds the key of this value to a list. A section adds its own keys.
+    fn list(&self, key: &str, keys: &mut Vec<ListedKey>) {
+        keys.push(ListedKey {
+            key: key.to_owned(),
+            value: self.in_file(),
+        });
     }
 
     /// Says which key in this value is the first that is out of bounds. Only sections have keys.
@@ -73,6 +92,18 @@ macro_rules! section {
                 serde::Deserialize::deserialize(source)
             }
 
+            /// A section is no value.
+            fn in_file(&self) -> Option<toml_edit::Value> {
+                None
+            }
+
+            fn list(&self, _section: &str, keys: &mut Vec<crate::config::value::ListedKey>) {
+                $(
+                    let key = concat!($prefix, stringify!($key));
+                    crate::config::value::ConfigValue::list(&self.$key, key, keys);
+                )+
+            }
+
             fn problem(&self) -> Option<crate::config::error::ConfigError> {
                 let problem = None;
                 $(
@@ -93,9 +124,10 @@ macro_rules! section {
 }
 pub(crate) use section;
 
-/// Says by which function values are read, and by which function a sentence shows them.
+/// Says by which function values are read, by which function a sentence shows them, and by which
+/// function a file has them.
 macro_rules! read_by {
-    ($($read:path, $shown:expr => $($value:ty),+;)+) => {
+    ($($read:path, $shown:expr, $in_file:expr => $($value:ty),+;)+) => {
         $($(
             impl crate::config::value::ConfigValue for $value {
                 fn read<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -105,6 +137,10 @@ macro_rules! read_by {
                 fn shown(&self) -> String {
                     ($shown)(self)
                 }
+
+                fn in_file(&self) -> Option<toml_edit::Value> {
+                    ($in_file)(self)
+                }
             }
         )+)+
     };
@@ -112,13 +148,35 @@ macro_rules! read_by {
 pub(crate) use read_by;
 
 read_by! {
-    number, ToString::to_string => u32, u64, usize;
-    duration, |duration: &Duration| exact(*duration) => Duration;
-    truth, never => bool;
-    words, never => Vec<String>;
-    address, never => SocketAddr;
-    secret, never => Secret;
-    Deserialize::deserialize, never => String, IgnoredAny;
+    number, ToString::to_string, serialized => u32, u64, usize;
+    duration, exactly, |duration: &Duration| serialized(&exactly(duration)) => Duration;
+    truth, never, serialized => bool;
+    words, never, serialized => Vec<String>;
+    address, never, serialized => SocketAddr;
+    secret, never, |_secret: &Secret| Some("…".into()) => Secret;
+    Deserialize::deserialize, never, serialized => String;
+}
+
+/// A key that another file of this folder reads field by field.
+impl ConfigValue for IgnoredAny {
+    fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        Deserialize::deserialize(source)
+    }
+
+    fn in_file(&self) -> Option<toml_edit::Value> {
+        None
+    }
+
+    fn list(&self, _key: &str, _keys: &mut Vec<ListedKey>) {}
+}
+
+fn exactly(duration: &Duration) -> String {
+    exact(*duration)
+}
+
+/// Returns a value as a file has it. `None` if it is null.
+pub(crate) fn serialized<T: Serialize>(value: &T) -> Option<toml_edit::Value> {
+    value.serialize(ValueSerializer::new()).ok()
 }
 
 /// Shows nothing, for values that have no bounds.
@@ -129,6 +187,10 @@ pub(crate) fn never<T>(_value: &T) -> String {
 impl<T: ConfigValue> ConfigValue for Option<T> {
     fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         T::read(source).map(Some)
+    }
+
+    fn in_file(&self) -> Option<toml_edit::Value> {
+        self.as_ref().and_then(T::in_file)
     }
 }
 

@@ -144,6 +144,7 @@ async fn set_once(
         transaction: &transaction,
         mark,
         limits: &settings.bounds,
+        on_page: &|_n_sequences| {},
     };
     let done = match arming {
         Arming::Off => recovery.disarm().await,

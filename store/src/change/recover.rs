@@ -32,7 +32,7 @@ use crate::{
     change::{
         fencing::{self, FencePlan, FenceRequest},
         leases::{self, ClockPair, Voided},
-        rise::RaisedCounters,
+        rise::{OnPage, RaisedCounters},
         transaction::{self, TransactionError},
     },
     fences::{Recoveries, StoredFence},
@@ -118,7 +118,7 @@ pub struct Recovered {
 }
 
 /// Lets every sequence of the database go on above what may have been lost. Changes nothing if
-/// `is_dry_run`.
+/// `is_dry_run`. `on_page` gets the number of sequences that are raised so far.
 ///
 /// # Errors
 /// The reason why nothing was changed.
@@ -126,6 +126,7 @@ pub(crate) async fn recover(
     settings: &DatabaseSettings,
     loss: Loss,
     is_dry_run: bool,
+    on_page: OnPage<'_>,
 ) -> Result<Recovered, StartError> {
     let target = Target::parse(&settings.url)?;
     if let Some(file) = target.file.as_deref().filter(|file| !file.exists()) {
@@ -137,7 +138,7 @@ pub(crate) async fn recover(
     let lock = target.file.as_deref().map(FileLock::take).transpose()?;
     let of = (&settings.identity, &settings.bounds);
     let file = lock.as_ref().map(|lock| &**lock.mark());
-    recover_at(&target, file, of, (loss, is_dry_run)).await
+    recover_at(&target, file, of, (loss, is_dry_run, on_page)).await
 }
 
 /// Does the same in a database whose `file`, if it is one, belongs to this process.
@@ -148,11 +149,12 @@ pub(crate) async fn recover_at(
     target: &Target,
     file: Option<&FileMark>,
     (identity, limits): (&DatabaseIdentity, &StoreLimits),
-    (loss, is_dry_run): (Loss, bool),
+    (loss, is_dry_run, on_page): (Loss, bool, OnPage<'_>),
 ) -> Result<Recovered, StartError> {
     let file_mark = file.map(|file| ServerMark::of_file(file.id()));
     let work = async |database: &DatabaseConnection| {
-        let recovering = recover_fit(database, (identity, limits), file_mark, (loss, is_dry_run));
+        let how = (loss, is_dry_run, on_page);
+        let recovering = recover_fit(database, (identity, limits), file_mark, how);
         recovering.await
     };
     // A recovery of very many sequences takes long, so its statements have no time limit.
@@ -170,7 +172,7 @@ async fn recover_fit(
     database: &DatabaseConnection,
     (identity, limits): (&DatabaseIdentity, &StoreLimits),
     file_mark: Option<ServerMark>,
-    (loss, is_dry_run): (Loss, bool),
+    (loss, is_dry_run, on_page): (Loss, bool, OnPage<'_>),
 ) -> Result<Recovered, StartError> {
     // A new database in the place of a lost one is recovered before it gets its installation id.
     let is_lossless = limits.failover.is_lossless;
@@ -192,7 +194,7 @@ async fn recover_fit(
             database,
             (&loss, limits),
             mark.as_ref(),
-            is_dry_run,
+            (is_dry_run, on_page),
         ))
         .await
         {
@@ -216,13 +218,14 @@ async fn recover_once(
     database: &DatabaseConnection,
     (loss, limits): (&Loss, &StoreLimits),
     mark: Option<&ServerMark>,
-    is_dry_run: bool,
+    (is_dry_run, on_page): (bool, OnPage<'_>),
 ) -> Result<Result<Recovered, StartError>, DbErr> {
     let transaction = database.begin_read_committed().await?;
     let recovery = Recovery {
         transaction: &transaction,
         mark,
         limits,
+        on_page,
     };
     let recovered = recovery.of(loss).await;
     transaction::end(transaction, recovered, |_| !is_dry_run).await
@@ -234,6 +237,7 @@ pub(super) struct Recovery<'a> {
     /// `None` if the server gives no marks.
     pub(super) mark: Option<&'a ServerMark>,
     pub(super) limits: &'a StoreLimits,
+    pub(super) on_page: OnPage<'a>,
 }
 
 impl Recovery<'_> {
@@ -316,6 +320,7 @@ impl Recovery<'_> {
         let mut raised = RaisedCounters {
             is_again: true,
             only: known.sequence.as_deref(),
+            on_page: self.on_page,
             // The fence raises the versions.
             ..RaisedCounters::by(known.fence, self.transaction, (meta, 0))
         };
@@ -361,6 +366,7 @@ impl Recovery<'_> {
         let fenced_at = recovered_at(meta, recoveries.last_at(), now_ms);
         let mut raised = RaisedCounters {
             only: Some(name),
+            on_page: self.on_page,
             ..RaisedCounters::by(fence, transaction, (meta, version_at(fenced_at)))
         };
         raised.raise_all().await?;
@@ -450,7 +456,10 @@ impl Recovery<'_> {
         let known = known.max(recoveries.last_at());
         let recovered_at = recovered_at(meta, known, clocks.database_ms);
         let to = (meta, version_at(recovered_at));
-        let mut raised = RaisedCounters::by(fence, transaction, to);
+        let mut raised = RaisedCounters {
+            on_page: self.on_page,
+            ..RaisedCounters::by(fence, transaction, to)
+        };
         raised.raise_all().await?;
         let (mut outcome, longest_hold) = (raised.outcome, raised.longest_hold);
         outcome.recovered_at = recovered_at;

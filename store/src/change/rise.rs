@@ -48,6 +48,9 @@ const N_WRITTEN: usize = 1000;
 /// Bounds the exhausted sequences that are named.
 const MAX_NAMED: usize = 1000;
 
+/// Gets the number of sequences that are raised so far, after each page of them.
+pub(crate) type OnPage<'a> = &'a (dyn Fn(u64) + Send + Sync);
+
 impl Recovered {
     /// Names the sequences that waited for an operator before.
     pub(super) fn naming(self, waiting: Vec<String>) -> Self {
@@ -76,6 +79,7 @@ pub(crate) struct RaisedCounters<'a> {
     pub(crate) version: i64,
     /// The longest time that the existing sequences reserve ahead.
     pub(crate) longest_hold: Duration,
+    pub(crate) on_page: OnPage<'a>,
     pub(crate) outcome: Recovered,
 }
 
@@ -182,6 +186,7 @@ impl<'a> RaisedCounters<'a> {
             has_redis: meta.redis.is_some(),
             version,
             longest_hold: Duration::ZERO,
+            on_page: &|_n_sequences| {},
             outcome: Recovered::default(),
         }
     }
@@ -231,6 +236,7 @@ impl<'a> RaisedCounters<'a> {
             self.outcome.at_their_end.sort_unstable();
             self.outcome.at_their_end.truncate(MAX_NAMED);
             self.outcome.unknown.truncate(MAX_NAMED);
+            (self.on_page)(self.outcome.n_sequences);
         }
     }
 

@@ -89,7 +89,7 @@ impl SelfFencing {
             &self.target,
             heartbeat.file.as_deref(),
             (&self.identity, &self.limits),
-            (Loss::Computed(request), false),
+            (Loss::Computed(request), false, &|_n_sequences| {}),
         );
         // If it is given up here, the server may still commit it, and the next look finds it.
         let fenced = tokio::time::timeout(LONGEST_FENCE, fencing).await;

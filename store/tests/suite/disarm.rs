@@ -20,7 +20,7 @@ const TOLD: &str = "SELECT COALESCE(recovered_at, 0) FROM meta";
 const LAST: &str = "SELECT last_recovery_at FROM meta";
 
 async fn set(stage: &Stage, arming: Arming) -> Result<(), StartError> {
-    odometer_store::migrate(&stage.settings, Some(arming), &mut |_line| {}).await
+    odometer_store::migrate(&stage.settings, Some(arming), &mut |_line| {}, &|_step| {}).await
 }
 
 for_each_backend!(older_programs_may_use_a_database_that_is_disarmed);

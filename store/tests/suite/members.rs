@@ -46,7 +46,7 @@ impl Members {
         }
         let mut settings: StoresSettings = settings(&databases[0].url, statement);
         settings.stores[0].databases = databases.iter().map(|it| it.url.clone().into()).collect();
-        let migrated = odometer_store::migrate(&settings, None, &mut |_line| {}).await;
+        let migrated = odometer_store::migrate(&settings, None, &mut |_line| {}, &|_step| {}).await;
         migrated.expect("the schemas are made");
         let (store, _metrics) = connect(&settings).await;
         // Every member is asked from the beginning.
@@ -97,7 +97,8 @@ impl Members {
             self.databases[1].execute(statement).await;
         }
         let loss = Loss::Computed(FenceRequest::default());
-        let outcomes = odometer_store::recover(&self.settings, None, loss, false).await;
+        let outcomes =
+            odometer_store::recover(&self.settings, None, loss, false, &|_step| {}).await;
         let outcomes = outcomes.expect("there is a store").into_iter();
         let recovered = outcomes.map(|(_name, outcome)| outcome.expect("nothing fails"));
         let mut recovered: Vec<Recovered> = recovered.collect();
@@ -339,7 +340,7 @@ async fn a_word_about_one_database_leaves_those_that_wait_in_another_one(backend
     assert_eq!(fenced.unknown, ["orders"]);
     assert_eq!(databases[1].number(WAITING).await, Some(1));
     let say = async |loss: Loss| {
-        let outcomes = odometer_store::recover(&settings, None, loss, false).await;
+        let outcomes = odometer_store::recover(&settings, None, loss, false, &|_step| {}).await;
         let outcomes = outcomes.expect("there is a store").into_iter();
         outcomes.map(|(_name, outcome)| outcome).collect::<Vec<_>>()
     };

@@ -75,7 +75,8 @@ async fn a_recovery_of_nothing_changes_no_counter(backend: Backend) {
     let mut stage = Stage::new(backend).await;
     stage.reserve(10, None).await.expect("a block");
     stage.stop().await;
-    let looked = odometer_store::recover(&stage.settings, None, Loss::Steps(SKIP), true).await;
+    let looked =
+        odometer_store::recover(&stage.settings, None, Loss::Steps(SKIP), true, &|_step| {}).await;
     let (_name, looked) = looked.expect("there is a store").pop().expect("a database");
     assert_eq!(looked.expect("it can be looked at").highest_rise, 1_000);
     assert_eq!(stage.next_value().await, 11, "a dry run changes nothing");

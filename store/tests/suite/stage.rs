@@ -59,7 +59,7 @@ impl Stage {
     }
 
     async fn with(database: TestDatabase, settings: StoresSettings) -> Self {
-        let migrated = odometer_store::migrate(&settings, None, &mut |_line| {}).await;
+        let migrated = odometer_store::migrate(&settings, None, &mut |_line| {}, &|_step| {}).await;
         migrated.expect("the schema is made");
         let (store, metrics) = connect(&settings).await;
         Self {
@@ -302,7 +302,7 @@ pub(crate) async fn recover_by(
     settings: &StoresSettings,
     loss: Loss,
 ) -> Result<Recovered, StartError> {
-    let outcomes = odometer_store::recover(settings, None, loss, false).await;
+    let outcomes = odometer_store::recover(settings, None, loss, false, &|_step| {}).await;
     let mut outcomes = outcomes.expect("there is such a store");
     let (_name, outcome) = outcomes.pop().expect("there is one database");
     outcome

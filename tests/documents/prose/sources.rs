@@ -23,6 +23,7 @@ const CRATES: [&str; 7] = [
 ];
 /// Folders that hold nothing of ours.
 const FOREIGN: [&str; 2] = ["target", "node_modules"];
+const CONFIGURATION: &str = "service/src/config/odometer.toml";
 const PAGE: &str = "service/src/http/page";
 const ALERTS: &str = "dashboards/rules/alerts.yaml";
 const DASHBOARDS: &str = "dashboards/grafana";
@@ -58,6 +59,10 @@ impl Source {
 pub(super) fn all() -> Vec<Source> {
     let mut sources = documents();
     sources.push(Source::of("odometer --help", help()));
+    sources.push(Source::of(
+        CONFIGURATION,
+        comments(&read(Path::new(CONFIGURATION))),
+    ));
     sources.push(Source::of("the help texts of the metrics", metrics()));
     sources.push(Source::of(ALERTS, annotations(&read(Path::new(ALERTS)))));
     for file in files_below(DASHBOARDS, "json") {
@@ -157,15 +162,29 @@ fn help() -> Vec<Block> {
         let about = command.get_long_about().or(command.get_about());
         let of_arguments = command.get_arguments();
         let of_arguments = of_arguments.filter_map(|it| it.get_long_help().or(it.get_help()));
-        let texts = about
-            .into_iter()
-            .chain(of_arguments)
-            .chain(command.get_after_help());
+        let texts = about.into_iter().chain(of_arguments);
+        let texts = texts.map(ToString::to_string);
+        // An indented line is an example.
+        let after = command.get_after_help().map(ToString::to_string);
+        let after = after.unwrap_or_default();
+        let after = after.lines().filter(|line| !line.starts_with("  "));
+        let after = after.collect::<Vec<&str>>().join("\n");
         let place = format!("odometer {} --help", command.get_name());
-        found.extend(texts.flat_map(|text| blocks::of_plain(&place, 1, &text.to_string())));
+        let texts = texts.chain(std::iter::once(after));
+        found.extend(texts.flat_map(|text| blocks::of_plain(&place, 1, &text)));
     }
     assert!(found.len() >= 20, "vacuous: {} blocks", found.len());
     found
+}
+
+/// Returns the comments of a TOML file. A key that is commented out is no text.
+fn comments(toml: &str) -> Vec<Block> {
+    let lines = toml.lines().map(|line| match line.strip_prefix("# ") {
+        Some(text) if !text.starts_with("Example: ") => text,
+        Some(_) | None => "",
+    });
+    let text = lines.collect::<Vec<&str>>().join("\n");
+    blocks::of_plain(CONFIGURATION, 1, &text)
 }
 
 /// Returns the help texts of a scrape.

@@ -1,45 +1,126 @@
-//! The commands that work on the stores and then end: `migrate`, `check` and `recover`.
+//! `odometer recover`: lets every sequence go on above what a database may have lost.
 
+use std::io::IsTerminal as _;
+
+use jiff::Timestamp;
 use odometer_core::duration::exact;
-use odometer_store::{Arming, LastRecovery, Loss, Recovered, StartError};
+use odometer_store::{FenceRequest, LastRecovery, Loss, Recovered, StartError};
 
+use super::failure::CommandFailure;
+use super::progress::Progress;
 use crate::application::stores_settings;
-use crate::command_failure::CommandFailure;
 use crate::config::Config;
 
-/// Names the log target of the events in this file.
-const TARGET: &str = "odometer::application";
+/// The examples that `odometer recover --help` shows.
+pub const EXAMPLES: &str = "\
+Examples:
+  odometer recover --dry-run
+  odometer recover --skip 1000000 --yes
+  odometer recover orders --nothing-was-lost";
 
-/// Brings the schemas of the configured databases up to date. Then lets replicas arm the databases,
-/// or lets them not, if `arming` says so.
-///
-/// # Errors
-/// A database cannot be reached or changed.
-pub async fn migrate(config: &Config, arming: Option<Arming>) -> Result<(), CommandFailure> {
-    let mut tell = |line: String| tracing::info!(target: TARGET, "{line}");
-    odometer_store::migrate(&stores_settings(config), arming, &mut tell).await?;
-    Ok(())
+/// The options of `recover`. If none of them says what was lost, that is computed from the time
+/// that the database itself shows.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RecoverOptions {
+    /// Only this sequence, which waits for `--skip` or `--nothing-was-lost` after a failover.
+    #[arg(value_name = "NAME")]
+    pub sequence: Option<String>,
+    /// Skip N numbers of each sequence. Give more than any sequence can have reserved since the
+    /// state that was restored.
+    #[arg(long, value_name = "N")]
+    pub skip: Option<u64>,
+    /// Compute what may be lost since this time (RFC 3339). The time must not be later than the
+    /// database itself shows.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["sequence", "skip", "nothing_was_lost"])]
+    pub since: Option<Timestamp>,
+    /// Skip nothing. Use it if the database has all that it had, on another server than before.
+    #[arg(long, conflicts_with = "skip")]
+    pub nothing_was_lost: bool,
+    /// Let new sequences and periods begin at their start again. Use it if no sequence and no
+    /// period was first used in what was lost.
+    #[arg(long, conflicts_with_all = ["sequence", "skip", "since", "nothing_was_lost"])]
+    pub births_from_start: bool,
+    /// Recover only the sequences of this store. If you give none, those of all stores.
+    #[arg(long, value_name = "NAME")]
+    pub store: Option<String>,
+    /// Say what would be done, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask. You need this option if standard input is no terminal.
+    #[arg(long)]
+    pub yes: bool,
 }
 
-/// Checks the configuration and the databases, and changes nothing.
-///
-/// The configuration is good if it was loaded, so only warnings about it are left. `tell` gets the
-/// lines of the findings.
+impl RecoverOptions {
+    /// Returns what an operator says was lost.
+    ///
+    /// # Errors
+    /// The options do not say it.
+    pub fn loss(&self) -> Result<Loss, CommandFailure> {
+        match (self.sequence.clone(), self.skip) {
+            (_, Some(0)) => Err(CommandFailure::usage(
+                "--skip: give N, above 0, or --nothing-was-lost",
+            )),
+            _ if self.births_from_start => Ok(Loss::NoCounter),
+            (Some(name), None) if !self.nothing_was_lost => Err(CommandFailure::usage(format!(
+                "NAME: what `{name}` has lost cannot be computed; give --skip N or \
+                 --nothing-was-lost"
+            ))),
+            (Some(name), skip) => Ok(Loss::OfSequence {
+                name,
+                n_steps: skip.unwrap_or(0),
+            }),
+            (None, _) if self.nothing_was_lost => Ok(Loss::Steps(0)),
+            (None, Some(skip)) => Ok(Loss::Steps(skip)),
+            (None, None) => Ok(Loss::Computed(match self.since {
+                Some(since) => FenceRequest::since(since.as_microsecond()),
+                None => FenceRequest::default(),
+            })),
+        }
+    }
+}
+
+/// Recovers as the options say. Asks first, unless the options say that it is to be done.
 ///
 /// # Errors
-/// Something would keep `serve` from starting, or from issuing numbers.
-pub async fn check(
+/// The options are wrong, the answer was not yes, or a database was not changed.
+pub async fn recover(
     config: &Config,
+    options: &RecoverOptions,
+    progress: &Progress,
     tell: &mut (dyn FnMut(String) + Send),
 ) -> Result<(), CommandFailure> {
-    tell(format!(
-        "configuration: good; `odometer serve` would listen on {}",
-        config.listen
-    ));
-    config.never_used().into_iter().for_each(&mut *tell);
-    config.short_token().into_iter().for_each(&mut *tell);
-    odometer_store::check(&stores_settings(config), tell).await?;
-    Ok(())
+    let loss = options.loss()?;
+    let store = options.store.as_deref();
+    if !options.dry_run && !options.yes {
+        if !std::io::stdin().is_terminal() {
+            return Err(CommandFailure::usage(
+                "--yes: a recovery cannot be undone, and standard input is no terminal on which \
+                 you could be asked; look with --dry-run, then give --yes",
+            ));
+        }
+        recover_stores(config, store, (&loss, true), progress, tell).await?;
+        ask(tell).await?;
+    }
+    recover_stores(config, store, (&loss, options.dry_run), progress, tell).await
+}
+
+/// Asks whether to do what was shown.
+async fn ask(tell: &mut (dyn FnMut(String) + Send)) -> Result<(), CommandFailure> {
+    tell("A recovery cannot be undone. Do it? Type yes:".to_owned());
+    let (sender, typed) = tokio::sync::oneshot::channel();
+    // The thread is separate, so that a signal need not wait for the input.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _read = std::io::stdin().read_line(&mut line);
+        let _gone = sender.send(line);
+    });
+    let typed = typed.await.unwrap_or_default();
+    if typed.trim().eq_ignore_ascii_case("yes") {
+        Ok(())
+    } else {
+        Err(CommandFailure::other("not confirmed: nothing was changed"))
+    }
 }
 
 /// Moves every sequence of one store, or of all stores, above what may have been lost.
@@ -50,21 +131,25 @@ pub async fn check(
 /// # Errors
 /// There is no such store, or a database was not changed. The other databases are changed all the
 /// same.
-pub async fn recover(
+async fn recover_stores(
     config: &Config,
     store: Option<&str>,
-    loss: &Loss,
-    is_dry_run: bool,
+    (loss, is_dry_run): (&Loss, bool),
+    progress: &Progress,
     tell: &mut (dyn FnMut(String) + Send),
 ) -> Result<(), CommandFailure> {
     let settings = stores_settings(config);
+    let doing = if is_dry_run { "Looking" } else { "Recovering" };
+    let on_step = |step: odometer_store::DatabaseStep<'_>| progress.database(doing, step);
     let outcomes = Box::pin(odometer_store::recover(
         &settings,
         store,
         loss.clone(),
         is_dry_run,
+        &on_step,
     ))
     .await?;
+    progress.erase();
     let n_databases = outcomes.len();
     let mut failed = Vec::new();
     let is_somewhere = |outcome: &Result<Recovered, StartError>| {
@@ -238,4 +323,45 @@ fn names(named: &[String], n_all: u64) -> Vec<String> {
         lines.push(format!("  and {} more", n_all - n_named));
     }
     lines
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    /// Options that say nothing.
+    fn none() -> RecoverOptions {
+        RecoverOptions {
+            sequence: None,
+            skip: None,
+            since: None,
+            nothing_was_lost: false,
+            births_from_start: false,
+            store: None,
+            dry_run: false,
+            yes: false,
+        }
+    }
+
+    #[test]
+    fn options_that_say_nothing_of_a_loss_are_a_wrong_command_line() {
+        let of_nothing = RecoverOptions {
+            skip: Some(0),
+            ..none()
+        };
+        let of_one = RecoverOptions {
+            sequence: Some("orders".to_owned()),
+            ..none()
+        };
+        for (options, option) in [(of_nothing, "--skip:"), (of_one, "NAME:")] {
+            let refused = options.loss().unwrap_err();
+            assert_eq!(refused.exit_code(), CommandFailure::USAGE, "{refused}");
+            assert!(refused.to_string().starts_with(option), "{refused}");
+        }
+        assert_eq!(
+            none().loss().unwrap(),
+            Loss::Computed(FenceRequest::default())
+        );
+    }
 }

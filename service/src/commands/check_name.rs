@@ -9,7 +9,7 @@ use odometer_core::{
     templates::{Template, TemplateChoice},
 };
 
-use crate::command_failure::CommandFailure;
+use super::failure::CommandFailure;
 use crate::config::Config;
 
 /// Shows what a name that was never used gets, as a file of definitions with comments.
@@ -18,7 +18,7 @@ use crate::config::Config;
 /// `name` is not the name of a sequence, or its definition cannot be shown as TOML.
 pub fn check_name(config: &Config, name: &str) -> Result<Vec<String>, CommandFailure> {
     let name = SequenceName::parse(name)
-        .map_err(|error| CommandFailure::configuration(format!("--name: {error}")))?;
+        .map_err(|error| CommandFailure::usage(format!("--name: {error}")))?;
     let templates = &config.templates;
     let mut lines = vec![format!("# {name}: {}", said(templates.choice(&name)))];
     let mut created = name;

@@ -14,8 +14,10 @@ pub struct CommandFailure {
 }
 
 impl CommandFailure {
+    /// The exit code if the command line is wrong.
+    pub const USAGE: u8 = 2;
     /// The exit code if an operator has to change something.
-    pub const CONFIGURATION: u8 = 78;
+    const CONFIGURATION: u8 = 78;
     /// The exit code if another process holds the SQLite file.
     const HELD: u8 = 75;
     const OTHER: u8 = 1;
@@ -24,6 +26,15 @@ impl CommandFailure {
     pub fn other(sentence: impl Into<String>) -> Self {
         Self {
             exit_code: Self::OTHER,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// Returns a failure because of a command line that is wrong by itself, whatever the
+    /// configuration and the databases say.
+    pub fn usage(sentence: impl Into<String>) -> Self {
+        Self {
+            exit_code: Self::USAGE,
             sentence: sentence.into(),
         }
     }
@@ -75,6 +86,7 @@ mod tests {
             (StartError::Held("file".into()).into(), 75),
             (StartError::Other("else".into()).into(), 1),
             (CommandFailure::other("else"), 1),
+            (CommandFailure::usage("command line"), 2),
         ] {
             assert_eq!(failure.exit_code(), exit_code, "{failure}");
         }

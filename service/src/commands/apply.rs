@@ -5,7 +5,7 @@
 //! leaves all sequences as they are. Each sequence is changed only if it is still as it was when it
 //! was checked.
 
-use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use odometer_core::definition::{Definition, DefinitionError};
 use odometer_process::{
@@ -23,8 +23,9 @@ use odometer_store::{
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::failure::CommandFailure;
+use super::progress::Progress;
 use crate::application::stores_settings;
-use crate::command_failure::CommandFailure;
 use crate::config::Config;
 use crate::config::definitions::{self, WantedDefinition};
 
@@ -37,36 +38,52 @@ const PARTS: usize = 20;
 /// The fewest definitions between two lines of the log. Fewer definitions take almost no time.
 const MIN_STEP: usize = 100;
 
+/// The examples that `odometer apply --help` shows.
+pub const EXAMPLES: &str = "\
+Examples:
+  odometer apply sequences.toml --dry-run
+  odometer apply sequences.toml --quiet";
+
 /// The options of `apply`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct ApplyOptions {
-    /// Whether to change nothing.
+    /// TOML file of definitions.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Say what would be changed, and change nothing.
+    #[arg(long)]
     pub dry_run: bool,
-    /// Whether to print only the refusals and the sum.
+    /// Say only what is refused, and the sum. Leave out the progress and each result.
+    #[arg(long)]
     pub quiet: bool,
 }
 
-/// Logs how far the checks of a long file are: after each twentieth of the file, but at most once
-/// in [`MIN_STEP`] definitions.
-fn note_progress(n_done: usize, n_all: usize) {
+/// Says how far the checks of a long file are. On a terminal the line of progress is updated.
+/// Otherwise the log says it: after each twentieth of the file, but at most once in [`MIN_STEP`]
+/// definitions.
+fn note_checked(progress: &Progress, (n_done, n_all): (usize, usize)) {
+    if progress.is_seen() {
+        progress.count("Checking", (n_done, n_all), "definitions");
+        return;
+    }
     let step = (n_all / PARTS).max(MIN_STEP);
     if n_done.is_multiple_of(step) {
         tracing::info!("Checked {n_done} of {n_all} definitions");
     }
 }
 
-/// Gives sequences the definitions of `file`, or only says what that would change. `tell` gets each
+/// Gives sequences the definitions of a file, or only says what that would change. `tell` gets each
 /// line of the output.
 ///
 /// # Errors
 /// The file or the database cannot be used, or a definition is refused.
 pub async fn apply(
     config: &Config,
-    file: &Path,
-    how: ApplyOptions,
+    how: &ApplyOptions,
+    progress: &Progress,
     tell: &mut impl FnMut(String),
 ) -> Result<(), CommandFailure> {
-    let wanted = definitions::read(file)?;
+    let wanted = definitions::read(&how.file)?;
     let open_for = if how.dry_run {
         OpenFor::DryRun
     } else {
@@ -75,7 +92,7 @@ pub async fn apply(
     let metrics = Arc::new(Metrics::new());
     let opening = Stores::open(stores_settings(config), open_for, metrics);
     let stores = opening.await.map_err(not_opened)?;
-    let outcome = Box::pin(apply_to(&stores, config, &wanted, how, tell)).await;
+    let outcome = Box::pin(apply_to((&stores, config), &wanted, how, progress, tell)).await;
     stores.close(CLOSING).await;
     outcome
 }
@@ -92,13 +109,14 @@ fn not_opened(error: StartError) -> CommandFailure {
 }
 
 async fn apply_to(
-    stores: &Stores,
-    config: &Config,
+    (stores, config): (&Stores, &Config),
     wanted: &[WantedDefinition],
-    how: ApplyOptions,
+    how: &ApplyOptions,
+    progress: &Progress,
     tell: &mut impl FnMut(String),
 ) -> Result<(), CommandFailure> {
-    let planned = plan(stores, config, wanted, how).await?;
+    let planned = plan((stores, config), wanted, how, progress).await?;
+    progress.erase();
     let n_all = planned.len();
     let accepted: Vec<&Altered> = planned.iter().flatten().collect();
     let n_refused = n_all - accepted.len();
@@ -124,7 +142,7 @@ async fn apply_to(
         ));
         return Ok(());
     }
-    carry_out(stores, config, wanted, &planned, how.quiet, tell).await?;
+    carry_out((stores, config), wanted, &planned, (how, progress), tell).await?;
     tell(format!(
         "{n_all} definitions: {n_created} created, {n_changed} changed, {n_unchanged} unchanged"
     ));
@@ -133,10 +151,10 @@ async fn apply_to(
 
 /// Returns the outcome that each definition would have if the definitions before it were applied.
 async fn plan(
-    stores: &Stores,
-    config: &Config,
+    (stores, config): (&Stores, &Config),
     wanted: &[WantedDefinition],
-    how: ApplyOptions,
+    how: &ApplyOptions,
+    progress: &Progress,
 ) -> Result<Vec<Result<Altered, StoreError>>, CommandFailure> {
     let n_all = wanted.len();
     let mut planned = Vec::with_capacity(n_all);
@@ -156,7 +174,7 @@ async fn plan(
         }
         planned.push(outcome);
         if !how.quiet {
-            note_progress(planned.len(), n_all);
+            note_checked(progress, (planned.len(), n_all));
         }
     }
     Ok(planned)
@@ -164,11 +182,10 @@ async fn plan(
 
 /// Makes the changes that are needed, one after the other, and ends at the first failure.
 async fn carry_out(
-    stores: &Stores,
-    config: &Config,
+    (stores, config): (&Stores, &Config),
     wanted: &[WantedDefinition],
     planned: &[Result<Altered, StoreError>],
-    quiet: bool,
+    (how, progress): (&ApplyOptions, &Progress),
     tell: &mut impl FnMut(String),
 ) -> Result<(), CommandFailure> {
     let author = Author {
@@ -177,10 +194,14 @@ async fn carry_out(
         forwarded_for: None,
         request_id: Uuid::new_v4().to_string(),
     };
-    for (wanted, planned) in wanted.iter().zip(planned) {
+    let n_all = wanted.len();
+    for (n_done, (wanted, planned)) in wanted.iter().zip(planned).enumerate() {
+        if !how.quiet {
+            progress.count("Applying", (n_done, n_all), "definitions");
+        }
         let condition = match planned {
             Ok(planned) if !is_changed(planned) => {
-                if !quiet {
+                if !how.quiet {
                     lines(wanted, planned, false, tell);
                 }
                 continue;
@@ -206,7 +227,7 @@ async fn carry_out(
         match outcome.inspect_err(|_| tell(stopped()))? {
             Ok(altered) => {
                 audit::note(&author, &wanted.name, &act, &altered);
-                if !quiet {
+                if !how.quiet {
                     lines(wanted, &altered, false, tell);
                 }
             }

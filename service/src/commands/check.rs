@@ -1,0 +1,40 @@
+//! `odometer check`: looks at the configuration and the databases, and changes nothing.
+
+use super::failure::CommandFailure;
+use crate::application::stores_settings;
+use crate::config::Config;
+
+/// The examples that `odometer check --help` shows.
+pub const EXAMPLES: &str = "\
+Examples:
+  odometer check
+  odometer check --name invoices-2026";
+
+/// The options of `check`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CheckOptions {
+    /// Say from what a sequence of this name would be created, and look at no database.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// Checks the configuration and the databases, and changes nothing.
+///
+/// The configuration is good if it was loaded, so only warnings about it are left. `tell` gets the
+/// lines of the findings.
+///
+/// # Errors
+/// Something would keep `serve` from starting, or from issuing numbers.
+pub async fn check(
+    config: &Config,
+    tell: &mut (dyn FnMut(String) + Send),
+) -> Result<(), CommandFailure> {
+    tell(format!(
+        "configuration: good; `odometer serve` would listen on {}",
+        config.listen
+    ));
+    config.never_used().into_iter().for_each(&mut *tell);
+    config.short_token().into_iter().for_each(&mut *tell);
+    odometer_store::check(&stores_settings(config), tell).await?;
+    Ok(())
+}
