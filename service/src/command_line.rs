@@ -27,6 +27,7 @@ use crate::commands::{
     signals::{signals, until_signal},
 };
 use crate::config::{Config, Environment, Flags};
+use crate::remote::{self, RemoteCommand};
 use crate::telemetry::{self, Exporting};
 
 /// The target of the last line of a command that failed: the program itself.
@@ -59,6 +60,8 @@ struct CommandLine {
 enum Command {
     #[command(flatten)]
     Configured(ConfiguredCommand),
+    #[command(flatten)]
+    Remote(RemoteCommand),
     /// Write a configuration file with a comment on each key. Every key is commented out and has
     /// its default.
     #[command(after_help = init::EXAMPLES)]
@@ -159,10 +162,22 @@ pub fn run_program() -> ExitCode {
     let command = command.unwrap_or(Command::Configured(ConfiguredCommand::Serve {
         flags: Flags::default(),
     }));
+    if !matches!(command, Command::Configured(_))
+        && let Err(refused) = no_flags(&flags)
+    {
+        return ended(Err(refused));
+    }
     match command {
         Command::Configured(command) => run_configured(command, flags, &environment),
-        Command::Init(_) | Command::Completions(_) | Command::Man(_) => {
-            ended(no_flags(&flags).and_then(|()| write(&command)))
+        Command::Remote(command) => remote::run(&command, &environment),
+        Command::Init(options) => ended(init::init(&options)),
+        Command::Completions(options) => {
+            print_text(&completions::completions(options, describe()));
+            ExitCode::SUCCESS
+        }
+        Command::Man(options) => {
+            let written = manual::write_pages(&options, describe());
+            ended(written.map(|line| print(vec![line])))
         }
     }
 }
@@ -175,20 +190,6 @@ fn no_flags(flags: &Flags) -> Result<(), CommandFailure> {
             "{flag}: this command reads no configuration; leave {flag} out"
         ))),
     }
-}
-
-/// Runs a command that only writes text.
-fn write(command: &Command) -> Result<(), CommandFailure> {
-    match command {
-        Command::Init(options) if options.is_printed() => print_text(init::TEXT.as_bytes()),
-        Command::Init(options) => print(vec![init::write_file(options)?]),
-        Command::Completions(options) => {
-            print_text(&completions::completions(*options, describe()));
-        }
-        Command::Man(options) => print(vec![manual::write_pages(options, describe())?]),
-        Command::Configured(_) => {}
-    }
-    Ok(())
 }
 
 /// Says on standard error why a command failed that does not log. Returns its exit code.
@@ -361,7 +362,7 @@ mod tests {
         let refused = no_flags(&flags).map_err(|refused| refused.exit_code());
         assert_eq!(refused, Err(CommandFailure::USAGE));
         assert_eq!(no_flags(&Flags::default()), Ok(()));
-        for command in ["init", "completions bash", "man pages"] {
+        for command in ["init", "completions bash", "man pages", "next orders", "top"] {
             let line = format!("odometer {command} --config odometer.toml");
             let parsed = CommandLine::try_parse_from(line.split(' '));
             assert!(parsed.is_err(), "{line}");

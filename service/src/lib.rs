@@ -18,4 +18,5 @@ pub mod config;
 pub mod http;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod remote;
 pub mod telemetry;

@@ -148,11 +148,15 @@ impl Reader {
         };
         let inherited = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{inherited}", self.home.path().join("bin").display());
+        // The commands that call a replica find it as those of the documents do, by their default.
+        let replica = self.program.as_ref();
+        let replica = replica.map(|program| format!("http://{}", program.address()));
         let output = Command::new("timeout")
             .args(["60", "bash", "-o", "pipefail", "-c", &command])
             .env_clear()
             .envs(self.environment.iter().map(|(key, value)| (key, value)))
             .env("PATH", path)
+            .envs(replica.map(|url| ("ODOMETER_URL", url)))
             .current_dir(self.home.path())
             .stdin(Stdio::null())
             .output()

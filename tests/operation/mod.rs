@@ -21,6 +21,7 @@ mod next_schema;
 mod periods_store;
 mod pooler;
 mod refusals;
+mod remote;
 mod shutdown;
 mod slow_refills;
 mod start_up;

@@ -76,7 +76,7 @@ const GUARDED: [&str; 9] = [
 
 /// Folders, and the words that no source below them may contain. No manifest can enforce these
 /// rules.
-const BANNED: [(&str, &[&str]); 2] = [
+const BANNED: [(&str, &[&str]); 3] = [
     (
         "core/src",
         &[
@@ -91,6 +91,16 @@ const BANNED: [(&str, &[&str]); 2] = [
     (
         "service/src/http",
         &["odometer_store", "crate::application"],
+    ),
+    (
+        "service/src/remote",
+        &[
+            "actix_web",
+            "odometer_sequence",
+            "odometer_store",
+            "crate::application",
+            "crate::http",
+        ],
     ),
 ];
 

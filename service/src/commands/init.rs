@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use super::failure::CommandFailure;
+use super::output::{print, print_text};
 
 /// The file that `odometer init` writes: every key with its default, commented out.
 pub const TEXT: &str = include_str!("../config/odometer.toml");
@@ -28,18 +29,21 @@ pub struct InitOptions {
     pub file: PathBuf,
 }
 
-impl InitOptions {
-    /// Returns whether the text is to be printed, not written to a file.
-    pub fn is_printed(&self) -> bool {
-        self.file.as_os_str() == "-"
-    }
-}
-
-/// Writes the configuration file. Returns the line that says so.
+/// Writes the configuration file, or prints it if its name is `-`.
 ///
 /// # Errors
 /// The file exists, or cannot be written.
-pub fn write_file(options: &InitOptions) -> Result<String, CommandFailure> {
+pub fn init(options: &InitOptions) -> Result<(), CommandFailure> {
+    if options.file.as_os_str() == "-" {
+        print_text(TEXT.as_bytes());
+    } else {
+        print(vec![write_file(options)?]);
+    }
+    Ok(())
+}
+
+/// Writes the configuration file. Returns the line that says so.
+fn write_file(options: &InitOptions) -> Result<String, CommandFailure> {
     let file = options.file.display();
     let mut creation = OpenOptions::new();
     creation.write(true).create_new(true).mode(MODE);

@@ -27,9 +27,10 @@ const PLATFORM: &str = "platform";
 
 /// Variables with the prefix that are not keys.
 ///
-/// `CONFIG` gives the path of the configuration file. Kubernetes sets the others in each pod next
-/// to a service called `odometer`.
-const NON_KEYS: [&str; 2] = ["CONFIG", "PORT"];
+/// `CONFIG` gives the path of the configuration file. `URL`, `TOKEN` and `TOKEN_FILE` are for the
+/// commands that call a replica. Kubernetes sets the others in each pod next to a service called
+/// `odometer`.
+const NON_KEYS: [&str; 5] = ["CONFIG", "PORT", "TOKEN", "TOKEN_FILE", "URL"];
 const NO_KEY_PREFIXES: [&str; 2] = ["PORT_", "SERVICE_"];
 
 /// The variables of the environment. They are an argument, so that a test can give its own.

@@ -444,6 +444,16 @@ fn what_kubernetes_sets_beside_a_service_of_our_name_is_no_key() {
 }
 
 #[test]
+fn what_the_commands_that_call_a_replica_read_is_no_key() {
+    let variables = [
+        ("ODOMETER_URL", "http://127.0.0.1:8081"),
+        ("ODOMETER_TOKEN", "s3cret"),
+        ("ODOMETER_TOKEN_FILE", "/nowhere"),
+    ];
+    from_environment(variables).unwrap();
+}
+
+#[test]
 fn the_template_is_checked_like_a_definition() {
     let file = File::with(
         "[default]\nstart = 1000\nmax = \"5000000\"\nstep = 2\n[default.block]\nmin = 10\nmax = 50\n",
