@@ -89,6 +89,46 @@ fn names_in_memory_come_in_pages_in_their_order() {
 }
 
 #[test]
+fn names_in_memory_come_by_the_time_that_is_left() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        let client = program.client();
+        // Each has ten times the rate of the one before, the same block and the same end.
+        let same = json!({"max": "1000000000", "block": {"min": 10_000, "max": 10_000}});
+        for (name, count) in [("c", 2), ("b", 20), ("a", 200)] {
+            client.define(name, &same).await;
+            let path = format!("/v1/sequences/{name}/next?count={count}");
+            assert_eq!(client.post(&path).await.expect("a reply").status, 200);
+        }
+        // Nothing is reserved of it, so no time is known.
+        client.define("0-strict", &json!({"order": "strict"})).await;
+        client.next("0-strict").await;
+        listed(&client, 4).await;
+        for sort in ["reserve", "runway"] {
+            let path = format!("/v1/replica/sequences?sort={sort}");
+            wait::until(sort, LIMIT, async || {
+                let page = read(&client, &path).await;
+                let of_one = &page["sequences"][0];
+                assert_eq!(of_one["warming_up"], false, "its blocks cannot grow");
+                let is_sorted = names(&page)[..3] == ["a", "b", "c"];
+                (is_sorted && page["next"].is_null()).then_some(())
+            })
+            .await;
+            let two = read(&client, &format!("{path}&limit=2")).await;
+            assert_eq!(names(&two), ["a", "b"]);
+        }
+        let by_name = read(&client, "/v1/replica/sequences?sort=name&limit=2").await;
+        assert_eq!(names(&by_name), ["0-strict", "a"]);
+        let reply = client.get("/v1/replica/sequences?sort=rate").await;
+        assert_eq!(reply.expect("a reply").status, 400);
+    });
+}
+
+#[test]
 fn each_kind_is_told_by_what_it_has() {
     run(async {
         let database = TestDatabase::prepared(Backend::Sqlite).await;

@@ -5,6 +5,14 @@ import { answered, at, hold, looks, next, problem, row, tile } from './places.mj
 const status = (page) => page.locator('#status').textContent();
 const visit = (page, base, place) => page.goto(`${base}/#/${place}`);
 
+/** Answers for the replica, with other databases than it has. */
+async function withDatabases(route, databases) {
+  const response = await route.fetch();
+  const known = await response.json();
+  const [store] = known.stores;
+  await route.fulfill({ response, json: { ...known, stores: [{ ...store, databases: databases(store.databases[0]) }] } });
+}
+
 export async function answers(browser, base) {
   const window = await Window.open(browser, base);
   await figures(window, base);
@@ -25,6 +33,25 @@ async function figures(window, base) {
     await until('it is low on its page', async () => / · low$/.test(await tile(page, 'Reserve').textContent()));
     check((await tile(page, 'Reserve').getAttribute('data-look')) === 'warn', 'its colour on its page');
   });
+  await window.step('what has only just become busy is warming up', async (page) => {
+    await visit(page, base, '');
+    const cell = (name) => row(page, name).locator('td').nth(2);
+    await until('it warms up in the list', async () => / · warming up$/.test(await cell('busy').textContent()));
+    check((await cell('busy').getAttribute('data-look')) === 'warming', 'its colour in the list');
+    // A block that can never be large enough does not warm up.
+    await until('the other is low', async () => / · low$/.test(await cell('short').textContent()));
+    await page.getByRole('button', { name: 'What is “Warming up”?' }).click();
+    await page.locator('.meaning:popover-open').getByText(/has only just become busy/).waitFor();
+    await page.keyboard.press('Escape');
+    await visit(page, base, 'sequences/busy');
+    await until('it warms up on its page', async () => / · warming up$/.test(await tile(page, 'Reserve').textContent()));
+    check((await tile(page, 'Reserve').getAttribute('data-look')) === 'warming', 'its colour on its page');
+    // While no larger block can come, what is short is low.
+    await page.route(at('replica'), (route) => withDatabases(route, (database) => [{ ...database, up: false }]));
+    await until('without a database it is low', async () => / · low$/.test(await tile(page, 'Reserve').textContent()));
+    await page.unroute(at('replica'));
+    await until('with one it warms up again', async () => / · warming up$/.test(await tile(page, 'Reserve').textContent()));
+  });
   await window.step('what left the memory has no figures of before', async (page) => {
     await visit(page, base, 'sequences/short');
     await page.locator('.journal tbody tr').first().waitFor();
@@ -41,7 +68,7 @@ async function figures(window, base) {
   await window.step('what nobody knows is not shown', async (page) => {
     await page.route(at('sequences/orders'), (route) => route.fulfill({ status: 503, ...problem('store_unavailable', 'No database for this.') }));
     await visit(page, base, 'sequences/orders');
-    await page.getByRole('meter', { name: 'Being issued: used' }).waitFor();
+    await page.getByRole('meter', { name: 'Being issued: left' }).waitFor();
     await until('its rate', async () => /\/s$/.test(await tile(page, 'Rate, smoothed').textContent()));
     await page.route(at('replica/sequences/orders'), (route) => route.fulfill({ json: { sequence: 'orders', live: null, history: [] } }));
     for (const name of ['Rate, smoothed', 'Reserve', 'In memory', 'Runway', 'High-water mark']) {
@@ -50,7 +77,7 @@ async function figures(window, base) {
     check((await page.getByRole('meter').count()) === 0, 'a block of before is still shown');
     await page.unroute(at('replica/sequences/orders'));
     await page.unroute(at('sequences/orders'));
-    await page.getByRole('meter', { name: 'Being issued: used' }).waitFor();
+    await page.getByRole('meter', { name: 'Being issued: left' }).waitFor();
   }, [answered(503, 'sequences/orders')]);
   await window.step('selected text stays selected while figures change', async (page) => {
     await visit(page, base, 'sequences/orders');
@@ -164,13 +191,26 @@ async function replica(window) {
     await until('it says so again', async () => (await status(page)) === 'Ready');
     check((await page.locator('#notices').textContent()) === '', 'it is still said');
   }, [answered(503, 'v1/replica')]);
+  await window.step('one banner is enough for all databases', async (page) => {
+    const named = (database, name, up) => ({ ...database, database: name, up });
+    const notes = page.locator('.notice');
+    for (const [states, wanted] of [
+      [[false, false], /^2 databases do not answer: sqlite:a, sqlite:b\. Memory lasts for [\d.]+ (s|min|h): “short” runs out first\. New names/],
+      [[true, false], /^The database sqlite:b does not answer\. The others of its store go on\.$/],
+    ]) {
+      await page.route(at('replica'), (route) => withDatabases(route, (database) => states.map((up, n) => named(database, `sqlite:${'ab'[n]}`, up))));
+      await until(`${wanted}`, async () => (await notes.count()) === 1 && wanted.test(await notes.textContent()));
+      await page.unroute(at('replica'));
+    }
+    await until('nothing is wrong any more', async () => (await notes.count()) === 0);
+  });
   await window.step('a page that is older than its replica says so', async (page) => {
     const { version } = await page.evaluate(async () => (await fetch('v1/replica')).json());
     await page.route(at('replica'), async (route) => {
       const response = await route.fetch();
       await route.fulfill({ response, json: { ...(await response.json()), version: '99.0.0' } });
     });
-    await page.getByText(`This page is of version ${version}, the replica of 99.0.0: load the page again.`).waitFor();
+    await page.getByText(`This page is of version ${version}, but the replica is of version 99.0.0. Load the page again.`).waitFor();
     await page.reload();
     await until('it is ready', async () => (await status(page)) === 'Ready');
     check((await page.locator('#notices').textContent()) === '', 'a new page is still called old');

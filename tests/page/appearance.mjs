@@ -9,10 +9,10 @@ export async function appearance(window) {
     for (const scheme of ['light', 'dark']) {
       await page.emulateMedia({ colorScheme: scheme });
       seen[scheme] = await ground();
-      for (const place of ['#/', '#/sequences/orders', '#/sequences/events', '#/sequences/old-orders']) {
+      for (const place of ['#/', '#/sequences/orders', '#/sequences/events', '#/sequences/old-orders', '#/new']) {
         await page.evaluate((hash) => { location.hash = hash; }, place);
         await page.locator('main h1').first().waitFor({ state: 'attached' });
-        await page.locator('.tiles dd').first().waitFor();
+        await page.locator('.tiles dd, form.action').first().waitFor();
         const pale = await tooPale(page);
         check(pale.length === 0, `${scheme} ${place}: ${pale}`);
       }
@@ -38,21 +38,23 @@ export async function warnings(window, base) {
       const [store] = known.stores;
       const [database] = store.databases;
       const recovery = { at: '2026-11-20T13:22:15.519Z', lost_since: '2026-11-20T13:22:05.519Z', highest_rise: 10000000, holder: 'host-4711' };
-      const databases = [{ ...database, up: false, recovery }, { ...database, went_back: true }];
-      await route.fulfill({ response, json: { ...known, ready: false, why: 'It is not ready.', stores: [{ ...store, databases }] } });
+      const databases = [{ ...database, up: false, recovery }, { ...database, went_back: true }, database];
+      const redis = [{ server: 'redis://redis.example:6379', up: false }];
+      await route.fulfill({ response, json: { ...known, ready: false, why: 'It is not ready.', stores: [{ ...store, databases, redis }] } });
     });
     await page.route(at('replica/sequences'), async (route) => {
       const response = await route.fetch();
       const listed = await response.json();
       const left = (days) => ({ limit: 'max', numbers_left: 1000, days_left: days });
       const low = { rate: 1, reserve_seconds: 1, hold_seconds: 900, retired: false, period_ends: null };
-      const sequences = listed.sequences.map((one, n) => ({ ...one, ...low, runway: left(n % 2 === 0 ? 1 : 8) }));
+      // Of three, one warms up.
+      const sequences = listed.sequences.map((one, n) => ({ ...one, ...low, warming_up: n % 3 === 0, runway: left(n % 2 === 0 ? 1 : 8) }));
       await route.fulfill({ response, json: { ...listed, sequences } });
     });
     for (const scheme of ['light', 'dark']) {
       await page.emulateMedia({ colorScheme: scheme });
       await page.goto(`${base}/#/`);
-      for (const look of ['.notice[data-look="bad"]', '.notice[data-look="warn"]', '.pill[data-state="bad"]', '.wrong', 'td[data-look="warn"]', 'td[data-look="bad"]']) {
+      for (const look of ['.notice[data-look="bad"]', '.notice[data-look="warn"]', '.pill[data-state="bad"]', '.wrong', 'td[data-look="warming"]', 'td[data-look="warn"]', 'td[data-look="bad"]']) {
         await page.locator(look).first().waitFor();
       }
       await page.getByText('Failed over: at 2026-11-20 13:22:15 UTC host-4711 raised counters by up to 10 M. Commits of the last 10 s before may be lost.').waitFor();
@@ -76,16 +78,28 @@ export async function warnings(window, base) {
 }
 
 export async function phone(browser, base) {
-  const window = await Window.open(browser, base, { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
-  await window.step('390 pixels are enough', async (page) => {
+  const window = await Window.open(browser, base, { viewport: { width: 375, height: 812 }, hasTouch: true, isMobile: true });
+  await window.step('375 pixels are enough', async (page) => {
     await row(page, 'orders').waitFor();
-    for (const place of ['', 'sequences/orders', 'sequences/events', 'sequences/invoices', `sequences/${'long-name-'.repeat(12)}x`]) {
+    for (const place of ['', 'sequences/orders', 'sequences/events', 'sequences/invoices', 'sequences/old-orders', `sequences/${'long-name-'.repeat(12)}x`]) {
       await page.goto(`${base}/#/${place}`);
       await page.locator('.tiles dd').filter({ hasText: /./ }).first().waitFor();
       await page.locator(place === '' ? 'table.live tbody tr' : '.journal tbody tr, .journal[hidden]').first().waitFor({ state: 'attached' });
       const wide = await tooWide(page);
       check(wide.length === 0, `${place}: ${wide}`);
     }
+    for (const word of ['Reserve', 'Runway', 'High-water mark']) {
+      await page.getByRole('button', { name: `What is “${word}”?` }).filter({ visible: true }).tap();
+      const meaning = page.locator('.meaning[data-placed]');
+      await meaning.waitFor();
+      const { left, right, top, bottom } = await meaning.evaluate((node) => node.getBoundingClientRect().toJSON());
+      check(left >= 0 && right <= 375 && top >= 0 && bottom <= 812, `${word}: ${left} to ${right}, ${top} to ${bottom}`);
+      await page.keyboard.press('Escape');
+    }
+    await page.goto(`${base}/#/sequences/ordrs`);
+    await page.locator('.suggestions a').first().waitFor();
+    const wideSuggestions = await tooWide(page);
+    check(wideSuggestions.length === 0, `a name that is not there: ${wideSuggestions}`);
     check((await page.locator('#version').textContent()).includes((await api(base, 'replica')).holder), 'which replica it is');
     await page.goto(`${base}/#/sequences/orders`);
     await page.getByLabel('Issue nothing below').fill('9'.repeat(19));
@@ -94,6 +108,6 @@ export async function phone(browser, base) {
     const wide = await tooWide(page);
     check(wide.length === 0, `the dialog: ${wide}`);
     await page.getByRole('button', { name: 'Cancel' }).tap();
-  });
+  }, [answered(404, 'sequences/ordrs')]);
   await window.close();
 }

@@ -5,6 +5,7 @@
 // Where something has to be done to what the service stands on, it writes `ask: …` and waits for a line.
 import { createInterface } from 'node:readline';
 import { answers } from './answers.mjs';
+import { beginning } from './beginning.mjs';
 import { withBrowser } from './browser.mjs';
 import { controls } from './controls.mjs';
 import { lists } from './lists.mjs';
@@ -14,7 +15,7 @@ import { closed, token } from './token.mjs';
 import { tour } from './tour.mjs';
 
 const [stage, base, directory] = process.argv.slice(2);
-const stages = { answers, closed, controls, lists, outage, pictures, token, tour };
+const stages = { answers, beginning, closed, controls, lists, outage, pictures, token, tour };
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function asked(what) {

@@ -13,12 +13,13 @@ use tokio::{
 
 use crate::support::{directory, keeper, npm};
 
-const FILES: [&str; 13] = [
+const FILES: [&str; 15] = [
     "package.json",
     "package-lock.json",
     "drive.mjs",
     "answers.mjs",
     "appearance.mjs",
+    "beginning.mjs",
     "browser.mjs",
     "controls.mjs",
     "lists.mjs",
@@ -27,6 +28,7 @@ const FILES: [&str; 13] = [
     "places.mjs",
     "token.mjs",
     "tour.mjs",
+    "words.mjs",
 ];
 
 /// Returns the folder with the driver and everything that it needs. All tests share the folder.

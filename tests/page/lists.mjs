@@ -61,6 +61,21 @@ async function telling(window) {
     await until('all are shown', async () => (await names(page)).length === 120);
     check(!(await page.getByRole('button', { name: 'Show more' }).isVisible()), 'it offers more than all');
   });
+  await window.step('a list by time shows all in parts, too', async (page) => {
+    await page.reload();
+    await page.getByLabel('Sort by').selectOption('reserve');
+    await until('a hundred are shown', async () => (await names(page)).length === 100);
+    await page.getByRole('button', { name: 'Show more' }).click();
+    await until('all are shown', async () => (await names(page)).length === 120);
+    check(!(await page.getByRole('button', { name: 'Show more' }).isVisible()), 'it offers more than all');
+    await resting(page, 'imports').waitFor();
+    check((await page.locator('.resting li').count()) === 1, 'what is in memory is listed as at rest');
+    await page.route(at('replica/sequences'), (route) => route.fulfill({ json: { sequences: [], next: 'many-050' } }));
+    await page.getByText('This is the order of the names up to “many-050”. The filter finds others.').waitFor();
+    await page.unroute(at('replica/sequences'));
+    await page.getByLabel('Sort by').selectOption('name');
+    await until('the order by name', async () => (await names(page))[0] === 'many-001');
+  });
   await window.step('a listing that fails is said until one succeeds', async (page) => {
     await resting(page, 'imports').waitFor();
     for (const [answer, said] of [

@@ -1,6 +1,9 @@
 // The database and the service go away and come back; `asked` has it done by who started them.
-import { Window, check, until } from './browser.mjs';
+import { Window, check, tooWide, until } from './browser.mjs';
 import { at, hold } from './places.mjs';
+
+/** One sentence names the database, one says how long memory lasts, one what waits. */
+const AWAY = /^The database postgres:\S+ does not answer\. Memory lasts for [\d.]+ (s|min|h|days|years): “orders” runs out first\. New names, changes and strict order wait for the database\.$/;
 
 const notices = (page) => page.locator('#notices').textContent();
 const inMemory = (page) => page.locator('table.live tbody').getByRole('link', { name: 'orders', exact: true });
@@ -14,13 +17,30 @@ export async function outage(browser, base, asked) {
   });
   await asked('the database away');
   await window.step('the database is away', async (page) => {
-    await until('it is said', async () => /The database postgres:.* does not answer\. What is in memory is still issued/.test(await notices(page)));
+    await until('it is said', async () => AWAY.test(await notices(page)));
+    check((await page.locator('.notice').count()) === 1, `it is said ${await page.locator('.notice').count()} times`);
+    const left = page.locator('.notice .time-left');
+    await until('the time left is that of memory', async () => {
+      const [said, wanted] = await page.evaluate(async () => {
+        const { duration } = await import('/page/format.js');
+        const { live } = await (await fetch('v1/replica/sequences/orders')).json();
+        return [document.querySelector('.notice .time-left').textContent, duration(live.reserve_seconds)];
+      });
+      return said === `Memory lasts for ${wanted}: “orders” runs out first.`;
+    });
+    // What changes all the while is not read out each time.
+    check((await left.getAttribute('aria-live')) === 'off', 'each change of the time is read out');
+    const { width, height } = page.viewportSize();
+    await page.setViewportSize({ width: 375, height: 812 });
+    const wide = await tooWide(page);
+    check(wide.length === 0, `on a telephone: ${wide}`);
+    await page.setViewportSize({ width, height });
     await page.getByText('No database answers: what is not in memory is not known now.').waitFor();
     await page.locator('.stores li').getByText('does not answer').waitFor();
     check(await inMemory(page).isVisible(), 'what memory knows is still listed');
     check((await page.locator('#status').getAttribute('data-state')) === 'warn', 'the state in the corner');
     await inMemory(page).click();
-    await page.getByRole('meter', { name: 'Being issued: used' }).waitFor();
+    await page.getByRole('meter', { name: 'Being issued: left' }).waitFor();
     await page.getByRole('button', { name: 'Take a number' }).click();
     await page.locator('.number-taken').waitFor();
     await page.getByLabel('Issue nothing below').fill('5000');
@@ -58,7 +78,7 @@ export async function outage(browser, base, asked) {
       return seen.nChanges === 3;
     });
     await page.unroute(at('sequences/orders'));
-    await until('it is said', async () => /does not answer\. What is in memory is still issued/.test(await notices(page)));
+    await until('it is said', async () => AWAY.test(await notices(page)));
   }, [], [/status of 503/]);
   await asked('the database speaking');
   await window.step('the database speaks again', async (page) => {
@@ -90,7 +110,7 @@ export async function outage(browser, base, asked) {
   await asked('the service back');
   await window.step('the service is back', async (page) => {
     await until('nothing is wrong any more', async () => (await notices(page)) === '');
-    await page.getByRole('meter', { name: 'Being issued: used' }).waitFor();
+    await page.getByRole('meter', { name: 'Being issued: left' }).waitFor();
     await page.getByRole('button', { name: 'Take a number' }).click();
     await page.locator('.number-taken').waitFor();
   }, [], [/net::ERR_/]);

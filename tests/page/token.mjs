@@ -48,6 +48,28 @@ export async function token(browser, base) {
     await page.getByRole('dialog', { name: 'Administrator’s token' }).getByRole('button', { name: 'Cancel' }).click();
     await page.locator('.action .error').waitFor();
   }, [/status of 401/]);
+  await window.step('who creates or retires is asked for the token', async (page) => {
+    await page.goto(`${base}/#/new`);
+    await page.reload();
+    await page.getByLabel('Name', { exact: true }).fill('invoices');
+    await page.getByRole('button', { name: 'Check and create…' }).click();
+    await offer(page, 'wrong');
+    await page.getByRole('dialog').getByRole('alert').getByText(/administrator's token/).waitFor();
+    await offer(page, TOKEN);
+    await page.getByRole('dialog', { name: 'Create invoices?' }).getByRole('button', { name: 'Create', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'invoices' }).waitFor();
+    await page.reload();
+    for (const what of ['Retire', 'Restore']) {
+      await page.getByRole('button', { name: `${what}…` }).click();
+      await page.getByRole('dialog', { name: `${what} invoices?` }).getByRole('button', { name: what, exact: true }).click();
+      if (what === 'Retire') {
+        await offer(page, TOKEN);
+      }
+      await page.getByText(new RegExp(`^${what.replace(/e$/, '')}ed: `)).waitFor();
+    }
+    // The token is forgotten.
+    await page.reload();
+  }, [/status of 401/]);
   await window.step('who left is not asked for the token', async (page) => {
     await page.goto(`${base}/#/`);
     await page.goto(`${base}/#/sequences/orders`);
@@ -72,6 +94,13 @@ export async function closed(browser, base) {
     await page.goto(`${base}/#/sequences/orders`);
     await raise(page, '50');
     await page.getByText(/set `ODOMETER_ADMIN_TOKEN`/).waitFor();
+  }, [/status of 403/]);
+  await window.step('where nobody may create anything, that is said', async (page) => {
+    await page.goto(`${base}/#/new`);
+    await page.getByLabel('Name', { exact: true }).fill('invoices');
+    await page.getByRole('button', { name: 'Check and create…' }).click();
+    await page.locator('.action .error').getByText(/set `ODOMETER_ADMIN_TOKEN`/).waitFor();
+    check((await page.getByRole('dialog').count()) === 0, 'it asks all the same');
   }, [/status of 403/]);
   await window.close();
 }

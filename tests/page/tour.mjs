@@ -2,6 +2,7 @@
 import { appearance, phone, warnings } from './appearance.mjs';
 import { Window, check, focusIsSeen, until } from './browser.mjs';
 import { answered, api, describe, names, next, row, tile } from './places.mjs';
+import { words } from './words.mjs';
 
 export async function tour(browser, base) {
   const window = await Window.open(browser, base);
@@ -20,12 +21,12 @@ export async function tour(browser, base) {
     for (const [name, mark] of Object.entries(marked)) {
       await row(page, name).getByText(mark, { exact: true }).waitFor();
     }
-    await row(page, 'orders').getByRole('meter', { name: 'Block used' }).waitFor();
+    await row(page, 'orders').getByRole('meter', { name: 'Block left' }).waitFor();
     await page.getByRole('listitem').getByRole('link', { name: 'imports' }).waitFor();
     check(!(await names(page)).includes('imports'), 'what nobody used is not in memory');
   });
   await window.step('the list is live', async (page) => {
-    const left = () => row(page, 'orders').locator('.used').textContent();
+    const left = () => row(page, 'orders').locator('td .left').textContent();
     const before = await left();
     await next(base, 'orders');
     await until('a number taken elsewhere is seen', async () => (await left()) !== before);
@@ -75,6 +76,7 @@ export async function tour(browser, base) {
   await onSequence(window, base);
   await raising(window, base);
   await kinds(window, base);
+  await words(window, base);
   await keyboard(window, base);
   await appearance(window);
   await warnings(window, base);
@@ -89,10 +91,10 @@ async function onSequence(window, base) {
     check((await page.title()) === 'orders · Odometer', 'the title');
     await page.getByRole('img', { name: /Numbers a second, the last five minutes\. Average/ }).waitFor();
     await page.getByRole('img', { name: /Reserve, the last five minutes/ }).waitFor();
-    await page.getByRole('meter', { name: 'Being issued: used' }).waitFor();
+    await page.getByRole('meter', { name: 'Being issued: left' }).waitFor();
     await until('the blocks are there', async () => (await page.locator('.journal tbody tr').count()) === (await describe(base, 'orders')).blocks.length);
     await page.locator('.journal').getByText('this replica').first().waitFor();
-    await page.locator('.facts').getByText('9007199254740991', { exact: true }).waitFor();
+    await page.getByText('All fields have their default values.').waitFor();
     await until('the high-water mark', async () => (await tile(page, 'High-water mark').textContent()) === (await describe(base, 'orders')).state.high_water_mark);
   });
   await window.step('a number is taken and explained', async (page) => {
@@ -252,25 +254,18 @@ async function kinds(window, base) {
   await window.step('a retired one says so', async (page) => {
     await visit(page, 'old-orders');
     await page.locator('.chip', { hasText: 'retired' }).waitFor();
-    await page.getByRole('button', { name: 'Take a number' }).click();
-    await page.getByText('Sequence `old-orders` is retired.').waitFor();
-  }, [answered(410, 'next')]);
+    await page.getByText('The sequence is retired: it issues nothing until you restore it.').waitFor();
+    await page.getByRole('button', { name: 'Restore…' }).waitFor();
+    check(!(await page.getByRole('button', { name: 'Take a number' }).isVisible()), 'it offers a number of a retired sequence');
+  });
   await window.step('one that is made elsewhere becomes whole', async (page) => {
     await visit(page, 'made-elsewhere');
     await page.getByText(/There is no sequence/).waitFor();
     await next(base, 'made-elsewhere');
     await page.locator('.journal tbody tr').first().waitFor();
-    await page.locator('.facts').getByText('9007199254740991', { exact: true }).waitFor();
+    await page.getByText('All fields have their default values.').waitFor();
     check((await page.getByText(/There is no sequence/).count()) === 0, 'it is still said that there is none');
   }, [answered(404, 'sequences/made-elsewhere')]);
-  await window.step('one that does not exist is made by its first number', async (page) => {
-    await visit(page, 'fresh');
-    await page.getByText(/There is no sequence/).waitFor();
-    await page.getByRole('button', { name: 'Take a number' }).click();
-    await page.locator('.number-taken').waitFor();
-    check((await page.locator('.number-taken').textContent()) === '1', 'its first number');
-    await page.locator('.journal tbody tr').first().waitFor();
-  }, [answered(404, 'sequences/fresh')]);
 }
 
 async function keyboard(window, base) {

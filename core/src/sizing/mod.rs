@@ -289,6 +289,42 @@ pub fn low_water(
     ceil_saturating(rates.highest(this_second) * seconds)
 }
 
+/// Returns whether memory is short only because the sequence has just become busy.
+///
+/// Then the newest block does not last for `hold` at the present rate, but nothing cut it: it was
+/// sized for a lower rate, and the next blocks are larger. `size` and `why` are the size of the
+/// newest block and its reason, which is `None` for an adopted block.
+///
+/// Blocks stay short if no block may have what `hold` needs, because of `block.max` or because only
+/// `left` numbers of the sequence are left, or if `refill` is shorter than `hold`. Such a sequence
+/// never warms up.
+#[must_use]
+pub fn is_warming_up(
+    policy: &BlockPolicy,
+    rates: &Rates,
+    (size, why): (u64, Option<SizeReason>),
+    left: u64,
+) -> bool {
+    let (hold, refill) = (policy.hold.as_secs_f64(), policy.refill.as_secs_f64());
+    let needed = ceil_saturating(rates.highest(0) * hold);
+    let is_cut = match why {
+        None
+        | Some(
+            SizeReason::Average
+            | SizeReason::LastSecond
+            | SizeReason::Waiting
+            | SizeReason::Minimum
+            | SizeReason::Conflicts,
+        ) => false,
+        Some(SizeReason::Maximum | SizeReason::Cutover | SizeReason::Left | SizeReason::Limit) => {
+            true
+        }
+    };
+    let most = policy.max.clamp(1, MAX_COUNT).min(max_at_once(left));
+    let is_possible = refill >= hold && needed <= most;
+    !is_cut && is_possible && size < needed
+}
+
 fn finite_or_zero(rate: f64) -> f64 {
     if rate.is_finite() && rate > 0.0 {
         rate

@@ -334,6 +334,81 @@ fn any_demand() -> impl Strategy<Value = Demand> {
         )
 }
 
+#[test]
+fn only_a_block_that_was_sized_for_a_lower_rate_warms_up() {
+    let rates = |average, last_second| Rates {
+        average,
+        last_second,
+    };
+    let wide = policy(1, 1_000_000_000);
+    let asked = |rates: &Rates, size, why| is_warming_up(&wide, rates, (size, why), u64::MAX);
+    let risen = rates(10.0, 100.0);
+    // `hold` needs 90,000 numbers at 100 a second.
+    assert!(asked(&risen, 6_000, Some(SizeReason::LastSecond)));
+    assert!(asked(&risen, 89_999, Some(SizeReason::Average)));
+    assert!(asked(&risen, 5, None));
+    assert!(!asked(&risen, 90_000, Some(SizeReason::Average)));
+    // The block before had the size for this rate, or the sequence rests.
+    assert!(!asked(
+        &rates(100.0, 90.0),
+        180_000,
+        Some(SizeReason::Average)
+    ));
+    assert!(!asked(&rates(0.0, 0.0), 1, Some(SizeReason::Minimum)));
+    for cut in [
+        SizeReason::Maximum,
+        SizeReason::Cutover,
+        SizeReason::Left,
+        SizeReason::Limit,
+    ] {
+        assert!(!asked(&risen, 6_000, Some(cut)), "{cut}");
+    }
+    // No block may be as long as `hold` at this rate, and none is.
+    let block = (6_000, Some(SizeReason::LastSecond));
+    let bounded = |max, left| is_warming_up(&policy(1, max), &risen, block, left);
+    assert!(bounded(90_000, u64::MAX) && !bounded(89_999, u64::MAX));
+    assert!(bounded(u64::MAX, 90_000 * 4096) && !bounded(u64::MAX, 90_000 * 4096 - 1));
+    let short = BlockPolicy {
+        refill: Span::from_minutes(14),
+        ..BlockPolicy::default()
+    };
+    assert!(!is_warming_up(&short, &risen, block, u64::MAX));
+}
+
+#[test]
+fn a_sequence_that_became_busy_warms_up_once() {
+    const A_SECOND: u64 = 100;
+    let policy = policy(1, 1_000_000_000);
+    let mut rates = Rates::default();
+    let (mut block, mut next) = ((1, SizeReason::Minimum), None);
+    let mut left = 1;
+    let mut changes = Vec::new();
+    for second in 0..7200_u32 {
+        rates.sample(A_SECOND, 1.0);
+        let demand = Demand {
+            rates,
+            ..Demand::default()
+        };
+        if next.is_none() && left <= low_water(&policy, &rates, A_SECOND, None) {
+            next = Some(sized(&policy, &demand));
+        }
+        if left < A_SECOND {
+            block = next.take().unwrap();
+            left += block.0;
+        }
+        left -= A_SECOND;
+        let newest = next.unwrap_or(block);
+        let reserve = rates.reserve_seconds(left + next.map_or(0, |(size, _)| size));
+        let is_short = reserve.unwrap() < 899.0;
+        let is_warming = is_warming_up(&policy, &rates, (newest.0, Some(newest.1)), u64::MAX);
+        assert!(is_warming || !is_short, "only short after {second} s");
+        if changes.last() != Some(&is_warming) {
+            changes.push(is_warming);
+        }
+    }
+    assert_eq!(changes, [true, false]);
+}
+
 proptest! {
     #![proptest_config(crate::tests::properties())]
 

@@ -71,6 +71,18 @@ pub struct LiveSequence {
     pub state: CounterStatus,
 }
 
+/// The order of a page of the names in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LiveSort {
+    /// By the bytes of the names.
+    #[default]
+    Name,
+    /// The numbers in memory that last for the shortest time first.
+    Reserve,
+    /// The numbers that nobody has reserved and that last for the shortest time first.
+    Runway,
+}
+
 /// A page of the names in memory.
 #[derive(Clone, Debug, Default)]
 pub struct LivePage {
@@ -107,6 +119,8 @@ pub struct CounterStatus {
     pub rate: f64,
     /// For how many seconds the numbers in memory last at the present rate.
     pub reserve_seconds: Option<f64>,
+    /// Whether memory is short only because the counter has just become busy.
+    pub warming_up: bool,
     pub last_refill: Option<SystemTime>,
     /// How the size of the last block was chosen.
     pub why: Option<String>,

@@ -1,11 +1,12 @@
 //! Shows what memory alone knows of this replica and of the names in it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use odometer_core::{
     name::SequenceName,
     period::{CounterKey, Period},
 };
+use odometer_process::clock;
 use odometer_store::StoreHealth;
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     directory::period_directory::PeriodDirectory,
     directory::shared::Shared,
     error::SequenceError,
-    inspection::description::{CounterStatus, LivePage, LiveSequence, Watched},
+    inspection::description::{CounterStatus, LivePage, LiveSequence, LiveSort, Watched},
     issuer::memory::Issuer,
 };
 
@@ -41,18 +42,25 @@ impl Directory {
         self.shared.store.health()
     }
 
-    /// Returns a page of the names in memory that contain a text and come after `after`. Names are
-    /// in byte order.
+    /// Returns a page of the names in memory that contain a text and come after `after`.
     ///
-    /// A page may have fewer than `limit` names, or none, although another page follows.
-    pub async fn live(&self, contains: &str, after: &str, limit: usize) -> LivePage {
+    /// A page may have fewer than `limit` names, or none, although another page follows. A page by
+    /// time has the shortest times of all names that were looked at.
+    pub async fn live(
+        &self,
+        contains: &str,
+        after: &str,
+        limit: usize,
+        sort: LiveSort,
+    ) -> LivePage {
         let names = self.shared.names().await;
         let start = names.partition_point(|name| name.as_str() <= after);
         let rest = names.get(start..).unwrap_or_default();
         let mut page = LivePage::default();
         let mut n_at_once = 0;
         for (n_seen, name) in rest.iter().enumerate() {
-            if n_seen >= LOOKED_AT || page.sequences.len() >= limit {
+            let is_full = sort == LiveSort::Name && page.sequences.len() >= limit;
+            if n_seen >= LOOKED_AT || is_full {
                 page.next = n_seen
                     .checked_sub(1)
                     .and_then(|last| rest.get(last))
@@ -68,9 +76,11 @@ impl Directory {
             }
             if n_at_once >= LOOKED_AT_ONCE {
                 n_at_once = 0;
+                keep_first(&mut page.sequences, sort, limit);
                 tokio::task::yield_now().await;
             }
         }
+        keep_first(&mut page.sequences, sort, limit);
         page
     }
 
@@ -134,6 +144,40 @@ impl Shared {
     }
 }
 
+/// Keeps the first `limit` sequences of an order. Sequences with equal times stay in the order of
+/// their names.
+fn keep_first(sequences: &mut Vec<LiveSequence>, sort: LiveSort, limit: usize) {
+    let now_ms = clock::now_ms();
+    if sort != LiveSort::Name {
+        sequences.sort_by(|one, other| {
+            let times = [one, other].map(|it| seconds_left(it, sort, now_ms));
+            f64::total_cmp(&times[0], &times[1])
+        });
+    }
+    sequences.truncate(limit);
+}
+
+/// Returns for how many seconds the numbers of a sequence last. The time is infinite if it is not
+/// known, if numbers start again before, or if the sequence is retired.
+fn seconds_left(sequence: &LiveSequence, sort: LiveSort, now_ms: i64) -> f64 {
+    let state = &sequence.state;
+    let seconds = match sort {
+        _ if sequence.is_retired => None,
+        LiveSort::Name => None,
+        LiveSort::Reserve => state.reserve_seconds,
+        LiveSort::Runway => state.runway.as_ref().and_then(|runway| {
+            // Numbers that are used up need no rate.
+            let is_over = runway.worst.numbers_left == 0;
+            let period_left = state.period_until_ms.map(|until_ms| {
+                Duration::from_millis(until_ms.saturating_sub(now_ms).max(0).unsigned_abs())
+                    .as_secs_f64()
+            });
+            is_over.then_some(0.0).or(runway.seconds(period_left))
+        }),
+    };
+    seconds.unwrap_or(f64::INFINITY)
+}
+
 fn sum_of(period_issuers: &[Arc<Issuer>]) -> CounterStatus {
     CounterStatus {
         n_remaining: period_issuers
@@ -141,5 +185,70 @@ fn sum_of(period_issuers: &[Arc<Issuer>]) -> CounterStatus {
             .fold(0, |sum, member| sum.saturating_add(member.remaining())),
         rate: period_issuers.iter().map(|member| member.rate()).sum(),
         ..CounterStatus::default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::{definition::Definition, runway::Runway};
+
+    use super::*;
+
+    /// Returns a sequence with these seconds of reserve, and this rate.
+    fn sequence(name: &str, reserve_seconds: Option<f64>, rate: f64) -> LiveSequence {
+        let definition = Arc::new(Definition::default());
+        let runway = Runway::of(&definition, 1, rate, 0);
+        LiveSequence {
+            name: SequenceName::parse(name).unwrap(),
+            definition,
+            is_retired: false,
+            n_periods: None,
+            state: CounterStatus {
+                reserve_seconds,
+                runway: Some(runway),
+                ..CounterStatus::default()
+            },
+        }
+    }
+
+    fn first(sort: LiveSort, limit: usize, mut sequences: Vec<LiveSequence>) -> Vec<String> {
+        keep_first(&mut sequences, sort, limit);
+        let names = sequences.iter().map(|it| it.name.as_str().to_owned());
+        names.collect()
+    }
+
+    #[test]
+    fn the_shortest_time_comes_first_and_what_is_not_known_last() {
+        let all = || {
+            vec![
+                sequence("a", None, 0.0),
+                sequence("b", Some(9.0), 2.0),
+                sequence("c", Some(5.0), 1.0),
+                sequence("d", Some(9.0), 3.0),
+            ]
+        };
+        assert_eq!(first(LiveSort::Name, 9, all()), ["a", "b", "c", "d"]);
+        assert_eq!(first(LiveSort::Reserve, 9, all()), ["c", "b", "d", "a"]);
+        assert_eq!(first(LiveSort::Runway, 9, all()), ["d", "b", "c", "a"]);
+        assert_eq!(first(LiveSort::Reserve, 2, all()), ["c", "b"]);
+    }
+
+    #[test]
+    fn what_is_retired_or_starts_again_has_time() {
+        let mut all = vec![
+            sequence("ends", Some(1.0), 5.0),
+            sequence("retired", Some(0.5), 9.0),
+            sequence("short-period", Some(1.0), 9.0),
+            sequence("used-up", None, 0.0),
+        ];
+        all[1].is_retired = true;
+        all[2].state.period_until_ms = Some(clock::now_ms() + 1000);
+        let definition = Definition::default();
+        all[3].state.runway = Some(Runway::of(&definition, i64::MAX, 0.0, 0));
+        let by_runway = ["used-up", "ends", "retired", "short-period"];
+        assert_eq!(first(LiveSort::Runway, 9, all.clone()), by_runway);
+        let by_reserve = ["ends", "short-period", "retired", "used-up"];
+        assert_eq!(first(LiveSort::Reserve, 9, all), by_reserve);
     }
 }

@@ -1,6 +1,6 @@
 //! Describes the state of one counter in memory.
 
-use odometer_core::{block::Block, runway::Runway};
+use odometer_core::{block::Block, runway::Runway, sizing};
 use odometer_process::clock;
 
 use crate::{
@@ -36,6 +36,20 @@ impl Issuer {
         }
     }
 
+    /// Returns whether memory is short only because the counter has just become busy.
+    fn is_warming_up(&self, memory: &IssuerState, reserve_seconds: Option<f64>) -> bool {
+        let policy = &memory.definition.block;
+        let has_blocks = matches!(self.kind, IssuerKind::Block(_));
+        let is_short = reserve_seconds.is_some_and(|left| left < policy.hold.as_secs_f64());
+        let newest = memory.last_refill.filter(|_| has_blocks && is_short);
+        let known = memory.known.as_ref();
+        newest.zip(known).is_some_and(|(refill, known)| {
+            let left = memory.definition.left(known.seen.next_value);
+            let block = (refill.size, refill.why);
+            sizing::is_warming_up(policy, &memory.rates, block, left)
+        })
+    }
+
     /// Returns the status of the counter, as far as memory knows it.
     pub(crate) fn state(&self) -> CounterStatus {
         let memory = self.memory.lock();
@@ -52,6 +66,7 @@ impl Issuer {
             }
         };
         let rate = memory.rates.average();
+        let reserve_seconds = self.reserve_of(&memory, n_remaining);
         CounterStatus {
             period: self.key.period.clone(),
             period_until_ms: self.span().map(|span| span.until_ms),
@@ -61,7 +76,8 @@ impl Issuer {
             next_block: blocks.next(),
             rate,
             lease: snowflake.and_then(|snowflake| snowflake.state()),
-            reserve_seconds: self.reserve_of(&memory, n_remaining),
+            reserve_seconds,
+            warming_up: self.is_warming_up(&memory, reserve_seconds),
             last_refill: memory
                 .last_refill
                 .map(|refill| clock::time_of(refill.at_ms)),

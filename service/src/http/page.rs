@@ -47,11 +47,24 @@ assets! {
     "api.js", JAVASCRIPT, "api.js";
     "format.js", JAVASCRIPT, "format.js";
     "dom.js", JAVASCRIPT, "dom.js";
+    "words.js", JAVASCRIPT, "words.js";
+    "notices.js", JAVASCRIPT, "notices.js";
     "overview.js", JAVASCRIPT, "overview.js";
+    "live.js", JAVASCRIPT, "live.js";
+    "kept.js", JAVASCRIPT, "kept.js";
+    "others.js", JAVASCRIPT, "others.js";
+    "replica.js", JAVASCRIPT, "replica.js";
+    "welcome.js", JAVASCRIPT, "welcome.js";
+    "copy.js", JAVASCRIPT, "copy.js";
     "sequence.js", JAVASCRIPT, "sequence.js";
-    "facts.js", JAVASCRIPT, "facts.js";
-    "actions.js", JAVASCRIPT, "actions.js";
+    "now.js", JAVASCRIPT, "now.js";
     "chart.js", JAVASCRIPT, "chart.js";
+    "facts.js", JAVASCRIPT, "facts.js";
+    "definition.js", JAVASCRIPT, "definition.js";
+    "actions.js", JAVASCRIPT, "actions.js";
+    "lifecycle.js", JAVASCRIPT, "lifecycle.js";
+    "creation.js", JAVASCRIPT, "creation.js";
+    "dialog.js", JAVASCRIPT, "dialog.js";
 }
 
 impl Asset {

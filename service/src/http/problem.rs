@@ -109,6 +109,8 @@ pub(crate) struct Problem {
     retry_after_s: Option<u64>,
     /// Whether the reply closes its connection.
     is_closing: bool,
+    /// Names that the caller may have meant.
+    suggestions: Vec<String>,
 }
 
 /// Why a call was refused (RFC 9457).
@@ -133,6 +135,16 @@ pub(crate) struct ProblemBody<'a> {
     /// What went wrong, in a word of a closed list.
     #[schema(examples("sequence_not_found"))]
     code: &'a str,
+    /// Names that you may have meant, the nearest first. Present only if the sequence does not
+    /// exist and such names do.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    #[schema(
+        value_type = Vec<super::payload::values::SequenceName>,
+        required = false,
+        max_items = 3,
+        examples(json!(["orders"]))
+    )]
+    suggestions: &'a [String],
 }
 
 impl Problem {
@@ -144,6 +156,7 @@ impl Problem {
             allow: None,
             retry_after_s: None,
             is_closing: false,
+            suggestions: Vec::new(),
         }
     }
 
@@ -167,6 +180,12 @@ impl Problem {
     /// Closes the connection with this reply.
     pub(crate) fn closing(mut self) -> Self {
         self.is_closing = true;
+        self
+    }
+
+    /// Suggests names that the caller may have meant.
+    pub(crate) fn suggesting(mut self, names: Vec<String>) -> Self {
+        self.suggestions = names;
         self
     }
 
@@ -211,6 +230,7 @@ impl ResponseError for Problem {
             status: status.as_u16(),
             detail: &self.detail,
             code: self.code.as_str(),
+            suggestions: &self.suggestions,
         });
         response.extensions_mut().insert(self.code);
         if self.is_closing {

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::payload::{
     self,
-    parameters::{PageQuery, PartQuery, SequencePath, ShownPeriodQuery},
+    parameters::{PageQuery, PartQuery, SequencePath, ShownPeriodQuery, SortQuery},
     values,
 };
 use super::problem::Problem;
@@ -43,6 +43,9 @@ pub(crate) struct Replica {
     live_sequences: usize,
     /// Whether changes need `Authorization: Bearer` here.
     token_needed: bool,
+    /// A change of a sequence holds here at once, and at the other replicas within this time.
+    #[schema(example = 10.0)]
+    definition_refresh_seconds: f64,
     /// The stores, in the order of the configuration.
     stores: Vec<StoreReply>,
 }
@@ -107,7 +110,7 @@ pub(crate) struct RedisReply {
 #[derive(Serialize, ToSchema)]
 #[schema(as = LiveSequencePage)]
 pub(crate) struct LivePageReply {
-    /// The sequences, in the byte order of their names.
+    /// The sequences, in the order of `sort`.
     sequences: Vec<LiveSequenceReply>,
     /// The `after` of the next page; null on the last page. A page may be short, even empty, and
     /// not be the last.
@@ -157,6 +160,10 @@ pub(crate) struct LiveSequenceReply {
     /// is higher; null at rate 0. For kind `snowflake`, how long the lease lasts.
     #[schema(example = 1800.0)]
     reserve_seconds: Option<f64>,
+    /// Whether the numbers in memory last for less than `hold_seconds` only because the sequence
+    /// has just become busy. Its blocks were sized for a lower rate, and the next ones are larger.
+    #[schema(example = false)]
+    warming_up: bool,
     /// How long the numbers in memory should last at least: `block.hold` of the definition.
     #[schema(example = 900)]
     hold_seconds: u64,
@@ -215,25 +222,28 @@ pub(crate) async fn replica(
         why: why.map(|(_, sentence)| sentence),
         live_sequences: directory.n_live(),
         token_needed: !http.administration.is_open(),
+        definition_refresh_seconds: http.definition_refresh.as_secs_f64(),
         stores: directory.health().into_iter().map(store_reply).collect(),
     }))
 }
 
-/// Lists what is in this replica's memory, in the byte order of names.
+/// Lists what is in this replica's memory.
 #[utoipa::path(
     get,
     path = "/v1/replica/sequences",
     operation_id = "listLiveSequences",
     tag = "operation",
-    params(PartQuery, PageQuery),
+    params(PartQuery, PageQuery, SortQuery),
     responses((status = 200, description = "A page, from memory alone; names that came in the last \
         moments may be missing.", body = LivePageReply))
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
-    let asked = parse::live(request.uri().query())?;
+    let (asked, sort) = parse::live(request.uri().query())?;
     let limit = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     let directory = &http.directory;
-    let page = directory.live(&asked.filter, &asked.after, limit).await;
+    let page = directory
+        .live(&asked.filter, &asked.after, limit, sort)
+        .await;
     let sequences = page.sequences.into_iter();
     Ok(HttpResponse::Ok().json(LivePageReply {
         sequences: sequences.map(LiveSequenceReply::from).collect(),
@@ -314,6 +324,7 @@ impl From<LiveSequence> for LiveSequenceReply {
             lease: state.lease.map(LeaseReply::from),
             rate: state.rate,
             reserve_seconds: state.reserve_seconds,
+            warming_up: state.warming_up,
             hold_seconds: definition.block.hold.seconds(),
             why: state.why,
             runway: state.runway,

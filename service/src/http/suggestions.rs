@@ -21,11 +21,12 @@ pub(crate) async fn with_suggestions<T>(
     let SequenceError::NotFound { name } = &error else {
         return Err(error.into());
     };
-    Err(match suggestion(&http.directory.near(name).await) {
+    let names = http.directory.near(name).await;
+    Err(match suggestion(&names) {
         None => error.into(),
         Some(suggestion) => {
             let detail = format!("{error} {suggestion}");
-            Problem::new(Code::SequenceNotFound, detail)
+            Problem::new(Code::SequenceNotFound, detail).suggesting(names)
         }
     })
 }

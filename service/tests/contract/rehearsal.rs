@@ -237,14 +237,25 @@ async fn names_that_may_have_been_meant_are_suggested(backend: Backend) {
                 Some("sequence_not_found"),
                 "{reply:?}"
             );
-            let detail = reply.json()["detail"].as_str()?.to_owned();
-            detail.contains("Did you mean").then_some(detail)
+            let problem = reply.json();
+            let detail = problem["detail"].as_str()?.to_owned();
+            let is_one = detail.contains("Did you mean");
+            is_one.then(|| (detail, problem["suggestions"].clone()))
         });
-        let detail = found.await;
+        let (detail, suggestions) = found.await;
         assert!(detail.contains(&format!("`{meant}`")), "{path}: {detail}");
         assert!(!detail.contains("ticket.s"), "{path}: {detail}");
+        // A program finds the same names in a field of their own, the nearest first.
+        let names = suggestions.as_array().expect("a list");
+        assert!(names.contains(&json!(meant)), "{path}: {names:?}");
+        for name in names {
+            let name = name.as_str().expect("a name");
+            assert!(detail.contains(&format!("`{name}`")), "{path}: {detail}");
+        }
     }
     let reply = client.post("/v1/sequences/quite-another/next").await;
-    let detail = reply.expect("a reply").json()["detail"].to_string();
+    let problem = reply.expect("a reply").json();
+    let detail = problem["detail"].to_string();
     assert!(!detail.contains("mean"), "{detail}");
+    assert_eq!(problem.get("suggestions"), None, "{problem}");
 }

@@ -61,8 +61,13 @@ const BODY_OPTIONAL: [&str; 2] = ["renewWorker", "returnWorker"];
         health::metrics,
         health::openapi,
     ),
-    // utoipa finds the types of bodies by itself, but not the types of headers.
-    components(schemas(values::AnyVersion, values::EntityTag, values::TraceContext)),
+    // utoipa finds the types of bodies by itself, but not the types of headers and parameters.
+    components(schemas(
+        values::AnyVersion,
+        values::EntityTag,
+        values::LiveSort,
+        values::TraceContext
+    )),
     tags(
         (name = "numbers", description = "Take numbers, and read printed ids back."),
         (name = "sequences", description = "Define sequences, look at them and change them."),

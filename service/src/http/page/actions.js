@@ -1,107 +1,11 @@
-// What can be done to a sequence: take a number, raise its floor, ask what became of a number.
+// What can be done with numbers: take one, raise the floor, ask what became of one.
 
-import { Refusal, call, canBeSent, pathOf, report, useToken } from './api.js';
-import { h, put, set } from './dom.js';
+import { Refusal, call, pathOf } from './api.js';
+import { action, ask, asAdministrator } from './dialog.js';
+import { h } from './dom.js';
 import { fateOf, list } from './facts.js';
 import { clock, moment } from './format.js';
-
-/**
- * Asks in a dialog; resolves with the field's text, or true where there is none, or null when it is refused.
- * Where `field.wrong` has something against the text, that is said and the dialog stays.
- */
-function ask({ title, words, error, field, yes, isGrave = false }) {
-  return new Promise((resolve) => {
-    const input = field ? h('input', { id: 'answer', type: field.type, autocomplete: field.autocomplete, required: true }) : null;
-    const said = h('p', { id: 'dialog-error', class: 'error', role: 'alert' }, error);
-    const close = (answer) => {
-      removeEventListener('hashchange', leave, { capture: true });
-      dialog.close();
-      dialog.remove();
-      resolve(answer);
-    };
-    // Who goes elsewhere has not said yes.
-    const leave = () => close(null);
-    const submit = (event) => {
-      event.preventDefault();
-      const wrong = field?.wrong?.(input.value) ?? null;
-      if (wrong === null) {
-        close(input ? input.value : true);
-      } else {
-        put(said, wrong);
-        input.focus();
-      }
-    };
-    const refuse = h('button', { type: 'button', class: 'quiet', onclick: () => close(null) }, 'Cancel');
-    const dialog = h('dialog', { 'aria-labelledby': 'dialog-title', 'aria-describedby': 'dialog-error dialog-words' },
-      h('form', { onsubmit: submit },
-        h('h2', { id: 'dialog-title' }, title),
-        said,
-        h('p', { id: 'dialog-words' }, words),
-        input ? h('div', { class: 'field' }, h('label', { for: 'answer' }, field.label), input) : null,
-        h('div', { class: 'buttons' }, refuse,
-          h('button', { type: 'submit', class: isGrave ? 'grave' : 'main' }, yes))));
-    dialog.addEventListener('cancel', (event) => { event.preventDefault(); close(null); });
-    addEventListener('hashchange', leave, { capture: true });
-    document.body.append(dialog);
-    const before = document.activeElement;
-    dialog.addEventListener('close', () => before?.focus?.());
-    dialog.showModal();
-    (input ?? refuse).focus();
-  });
-}
-
-/** Carries out a change; where that needs the administrator's token, asks for it, unless `form` is gone by then. */
-async function asAdministrator(form, change) {
-  let error = null;
-  for (;;) {
-    try {
-      return await change();
-    } catch (refusal) {
-      if (!(refusal instanceof Refusal) || refusal.status !== 401 || !form.isConnected) {
-        throw refusal;
-      }
-      const given = await ask({
-        title: 'Administrator’s token',
-        words: 'Changes need the token that this service was started with. It is kept until the page is closed, and sent to this service alone.',
-        error: error ? refusal.message : null,
-        field: {
-          label: 'Token', type: 'password', autocomplete: 'new-password',
-          wrong: (given) => (canBeSent(given) ? null : 'A token is of letters, digits and signs of ASCII.'),
-        },
-        yes: 'Go on',
-      });
-      if (given === null) {
-        throw refusal;
-      }
-      useToken(given);
-      error = refusal;
-    }
-  }
-}
-
-/** A button that is off while its work is under way, and a place for what comes of it. */
-function action(label, look, work) {
-  const result = h('div', { class: 'result', role: 'status', 'aria-live': 'polite' });
-  const button = h('button', { type: 'submit', class: look }, label);
-  const form = h('form', {
-    class: 'action', onsubmit: async (event) => {
-      event.preventDefault();
-      if (button.getAttribute('aria-disabled') === 'true') {
-        return;
-      }
-      set(button, 'aria-disabled', 'true');
-      try {
-        result.replaceChildren(...[await work()].flat().filter(Boolean));
-      } catch (error) {
-        result.replaceChildren(h('p', { class: 'error' }, error.message));
-        report(error);
-      } finally {
-        set(button, 'aria-disabled', null);
-      }
-    },
-  });
-  return { form, button, result };
-}
+import { meaning } from './words.js';
 
 export function take(name, period, done) {
   const made = action('Take a number', 'main', async () => {
@@ -126,9 +30,9 @@ export function raise(name, presentPeriod, done) {
     }
     const period = presentPeriod();
     const what = period === '' ? name : `${name}, period ${period},`;
-    const send = (confirm) => asAdministrator(made.form, () => call(pathOf(name, '/advance'), {
-      method: 'POST', isAdministration: true, body: { floor, ...(confirm ? { confirm } : {}), ...(period === '' ? {} : { period }) },
-    }));
+    const send = (confirm) => asAdministrator(made.form, pathOf(name, '/advance'), {
+      method: 'POST', body: { floor, ...(confirm ? { confirm } : {}), ...(period === '' ? {} : { period }) },
+    });
     const consent = await ask({
       title: `Raise ${what} to ${floor}?`,
       words: `Nothing below ${floor} is issued any more${period === '' ? '' : ` in period ${period}`}, by any replica. A floor never falls: this cannot be undone.`,
@@ -160,7 +64,9 @@ export function raise(name, presentPeriod, done) {
       ? `Nothing below ${raised.floor} is issued any more here${of}; everywhere by ${clock(new Date(raised.everywhere_by))}.`
       : `Its floor${of} is ${raised.floor} already, and never falls.`);
   });
-  made.form.append(h('div', { class: 'field' }, h('label', { for: 'floor' }, 'Issue nothing below'), h('div', { class: 'beside' }, input, made.button)), made.result);
+  made.form.append(h('div', { class: 'field' },
+    h('div', {}, h('label', { for: 'floor' }, 'Issue nothing below'), ' ', meaning('Floor')),
+    h('div', { class: 'beside' }, input, made.button)), made.result);
   return made.form;
 }
 

@@ -15,6 +15,7 @@ export class Refusal extends Error {
     super(problem?.detail ?? `The service answered with status ${status}.`);
     this.status = status;
     this.code = problem?.code ?? '';
+    this.suggestions = problem?.suggestions ?? [];
   }
 }
 
@@ -43,8 +44,8 @@ export function canBeSent(given) {
 }
 
 /** Reads what is at `path`, or sends `body` there; an administrator's call brings the token along. */
-export async function call(path, { method = 'GET', body, patience = PATIENCE_MS, isAdministration = false } = {}) {
-  const headers = { Accept: 'application/json' };
+export async function call(path, { method = 'GET', body, headers: given = {}, patience = PATIENCE_MS, isAdministration = false } = {}) {
+  const headers = { Accept: 'application/json', ...given };
   if (body !== undefined) {
     headers['Content-Type'] = 'application/json';
   }
@@ -66,6 +67,9 @@ export async function call(path, { method = 'GET', body, patience = PATIENCE_MS,
     text = await response.text();
   } catch (error) {
     throw isSilence(error) ? new Unreachable(method) : error;
+  }
+  if (response.status === 204) {
+    return null;
   }
   const answer = parsed(text);
   if (response.ok ? answer === null : typeof answer?.code !== 'string') {
@@ -90,6 +94,12 @@ function parsed(text) {
     return null;
   }
 }
+
+/** Where the page asks what a new sequence should be. */
+export const CREATION = '#/new';
+
+/** Where the guide is. */
+export const GUIDE = 'docs/';
 
 /** Where the page shows a sequence. */
 export function linkTo(name, period = '') {

@@ -9,8 +9,8 @@ const MARGIN = { top: 10, right: 10, bottom: 22, left: 58 };
 /** Where an axis of durations may end. */
 export const TIMES = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400, 172800, 432000, 864000];
 
-/** A chart of values a second, the newest at the right; `write` prints a value, `ends` are where its axis may end. */
-export function chart(title, write, ends = []) {
+/** A chart of values a second, the newest at the right; `writer` gives what prints values up to the end of the axis, `ends` are where that may be. */
+export function chart(title, writer, ends = []) {
   const drawing = svg('svg', { class: 'drawing', role: 'img', height: HEIGHT });
   const reading = h('span', { class: 'reading' });
   const words = h('p', { class: 'muted' });
@@ -32,10 +32,10 @@ export function chart(title, write, ends = []) {
     const width = Math.max(240, drawing.clientWidth || 600);
     const at = placing(width, values, ends);
     set(drawing, 'viewBox', `0 0 ${width} ${HEIGHT}`);
-    arrange(drawing, [...axes(width, at, write), ...lines(values, at), ...pointer(at)]);
+    arrange(drawing, [...axes(width, at, writer(at.top)), ...lines(values, at), ...pointer(at, writer(at.top))]);
   }
 
-  function pointer(at) {
+  function pointer(at, write) {
     const n = pointed === null ? values.length - 1 : Math.round((pointed - at.x(0)) / (at.x(1) - at.x(0)));
     const value = values[n];
     if (value === null || value === undefined) {
@@ -53,7 +53,7 @@ export function chart(title, write, ends = []) {
     /** `isUnrecorded`: there was something, and it was not written down. */
     show(given, isUnrecorded = false) {
       values = given.slice(-SPAN_S);
-      const text = isUnrecorded ? 'Not recorded here.' : summary(values, write);
+      const text = isUnrecorded ? 'Not recorded here.' : summary(values, writer(topOf(values, ends)));
       put(words, text);
       set(drawing, 'aria-label', `${title}, the last five minutes. ${text}`);
       draw();
@@ -70,9 +70,14 @@ function summary(values, write) {
   return `Average ${write(sum / known.length)}, least ${write(Math.min(...known))}, most ${write(Math.max(...known))}.`;
 }
 
-function placing(width, values, ends) {
+/** Where the axis ends. */
+function topOf(values, ends) {
   const highest = Math.max(0, ...values.filter((value) => value !== null));
-  const top = ends.find((end) => end >= highest) ?? ceiling(highest);
+  return ends.find((end) => end >= highest) ?? ceiling(highest);
+}
+
+function placing(width, values, ends) {
+  const top = topOf(values, ends);
   const across = width - MARGIN.left - MARGIN.right;
   const down = HEIGHT - MARGIN.top - MARGIN.bottom;
   const first = SPAN_S - values.length;

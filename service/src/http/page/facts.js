@@ -2,6 +2,7 @@
 
 import { arrange, bar, h, put, set } from './dom.js';
 import { NOTHING, ago, between, count, duration, end, moment, passed, runway } from './format.js';
+import { withMeaning } from './words.js';
 
 /** As long before the end as the alerts say. */
 const RUNWAY_WARN_DAYS = 30;
@@ -35,10 +36,18 @@ export function lookOfReserve({ kind, reserve_seconds: seconds, rate, hold_secon
   return seconds !== null && rate >= 0.1 && seconds < wanted ? 'warn' : null;
 }
 
+/** Whether any database of a store answers. */
+export function isUp(replica, store) {
+  const found = replica?.stores.find(({ name }) => name === store);
+  return found?.databases.some((database) => database.up && !database.went_back) ?? false;
+}
+
 /** Shows for how long memory lasts: in the list as on a page of its own; of what is retired, nothing does. */
-export function showReserve(node, live) {
+export function showReserve(node, live, isStoreUp) {
   const isKnown = live !== null && !live.retired && live.reserve_seconds !== null;
-  const look = isKnown ? lookOfReserve(live) : null;
+  const isShort = isKnown && lookOfReserve(live) !== null;
+  // While the store is away, no larger block comes.
+  const look = !isShort ? null : live.warming_up && isStoreUp ? 'warming' : 'warn';
   put(node, isKnown ? withWord(duration(live.reserve_seconds), look) : NOTHING);
   set(node, 'data-look', look);
 }
@@ -46,14 +55,15 @@ export function showReserve(node, live) {
 /** Shows how long numbers last; `lasts` where they start again before. */
 export function showRunway(node, given, lasts = false) {
   const look = lasts ? null : lookOfRunway(given);
-  put(node, lasts ? 'its period' : withWord(runway(given), look));
+  put(node, lasts ? 'beyond its period' : withWord(runway(given), look));
   set(node, 'data-look', look);
   set(node, 'title', given ? `${count(given.numbers_left)} numbers ${end(given.limit)}` : null);
 }
 
 /** What a colour says, said in a word too. */
 function withWord(text, look) {
-  return look === 'bad' ? `${text} · very low` : look === 'warn' ? `${text} · low` : text;
+  const word = { bad: 'very low', warn: 'low', warming: 'warming up' }[look];
+  return word ? `${text} · ${word}` : text;
 }
 
 function lookOfRunway(runway) {
@@ -108,33 +118,20 @@ export function list(pairs) {
   return h('dl', { class: 'facts' }, pairs.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
 }
 
-/** A definition, field by field. */
-export function definitionOf(definition) {
-  const shown = Object.entries(definition).filter(([name, value]) => name !== 'description' && value !== null);
-  return list(shown.map(([name, value]) => [name.replaceAll('_', ' '), h('code', {}, written(value))]));
-}
-
-function written(value) {
-  if (typeof value === 'object') {
-    return Object.entries(value).map(([name, part]) => `${name} ${written(part)}`).join(', ');
-  }
-  return String(value);
-}
-
-/** A block in memory, with how much of it is used. */
+/** A block in memory, with how much of it is left. */
 export function heldBlock() {
-  const used = bar();
+  const part = bar();
   const title = h('span', { class: 'name' });
   const range = h('code', { class: 'range' });
   const left = h('span', { class: 'muted' });
   return {
-    node: h('div', { class: 'held' }, h('div', { class: 'held-words' }, title, range, left), used.node),
+    node: h('div', { class: 'held' }, h('div', { class: 'held-words' }, title, range, left), part.node),
     show(name, block) {
       put(title, name);
       put(range, `${block.first} – ${block.last}`);
       const text = `${count(block.remaining)} of ${count(block.size)} left`;
       put(left, text);
-      used.show(1 - block.remaining / Math.max(1, block.size), `${name}: used`, text);
+      part.show(block.remaining / Math.max(1, block.size), `${name}: left`, text);
     },
   };
 }
@@ -165,9 +162,9 @@ export function journal(holder) {
     h('thead', {}, h('tr', {},
       h('th', { scope: 'col' }, 'Numbers'),
       h('th', { scope: 'col', class: 'number' }, 'Count'),
-      h('th', { scope: 'col' }, 'Holder'),
+      h('th', { scope: 'col' }, withMeaning('Holder')),
       h('th', { scope: 'col' }, 'Reserved'),
-      h('th', { scope: 'col' }, 'Fate'))),
+      h('th', { scope: 'col' }, withMeaning('Fate')))),
     body);
   let shown = '';
   return {
@@ -196,5 +193,5 @@ function rowOf(block, holder) {
       h('code', {}, block.holder), isHere ? h('span', { class: 'chip', 'data-look': 'good' }, 'this replica') : null),
     h('td', { 'data-label': 'Reserved', role: 'cell' }, moment(block.reserved_at)),
     h('td', { 'data-label': 'Fate', role: 'cell' }, fate,
-      block.fate === 'returned' || block.fate === 'abandoned' ? h('span', { class: 'muted' }, ` after ${Math.round(gone * 100)} %`) : null));
+      block.fate === 'returned' || block.fate === 'abandoned' ? h('span', { class: 'muted' }, ` with ${Math.round((1 - gone) * 100)} % left`) : null));
 }

@@ -64,12 +64,18 @@ export function duration(seconds) {
   return seconds < 1000 * year ? `${significant(seconds / year)} years` : '> 1000 years';
 }
 
+/** Writes times up to `top` seconds all in one unit, that of `top`. */
+export function durationsUpTo(top) {
+  const [unit, size] = [['s', 1, 601], ['min', 60, 7200], ['h', 3600, 172800], ['days', 86400, Infinity]].find(([, , end]) => top < end);
+  return (seconds) => `${significant(seconds / size)} ${unit}`;
+}
+
 /** How long numbers last, of a runway. */
 export function runway(runway) {
   if (!runway) {
     return NOTHING;
   }
-  return runway.days_left === null ? `${count(runway.numbers_left)} left` : duration(runway.days_left * 86400);
+  return runway.days_left === null ? `${count(runway.numbers_left)} numbers` : duration(runway.days_left * 86400);
 }
 
 const ENDS = {

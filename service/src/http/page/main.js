@@ -1,8 +1,10 @@
 // Which view is shown, how often it is refreshed, and what is said above all of them.
 
 import { Refusal, SOON_MS, Unreachable, call } from './api.js';
-import { arrange, h, put, set } from './dom.js';
-import { ago, clock, moment } from './format.js';
+import { creation } from './creation.js';
+import { arrange, put, set } from './dom.js';
+import { ago, moment } from './format.js';
+import { noteNodes, notesOf, shortestReserve, storesAway } from './notices.js';
 import { overview } from './overview.js';
 import { sequence } from './sequence.js';
 
@@ -14,7 +16,9 @@ const replica = document.getElementById('replica');
 const status = document.getElementById('status');
 
 /** What all views know of this replica; `version` is the one that this page came with. */
-const seen = { replica: null, version: null, databaseUp: true, lostAt: null, refusal: null };
+const seen = { replica: null, version: null, databaseUp: true, shortest: null, lostAt: null, refusal: null };
+const askShortest = shortestReserve();
+const noted = noteNodes();
 let view = null;
 let looking = false;
 let lookAgain = false;
@@ -26,6 +30,9 @@ function route() {
   const period = new URLSearchParams(query).get('period') ?? '';
   if (parts[0] === 'sequences' && parts[1]) {
     return { title: parts[1], make: () => sequence(seen, parts[1], period, look) };
+  }
+  if (parts[0] === 'new') {
+    return { title: 'New sequence', make: () => creation() };
   }
   return { title: '', make: () => overview(seen, look) };
 }
@@ -78,6 +85,7 @@ async function lookOnce(current) {
     seen.replica = known;
     seen.version ??= known.version;
     seen.databaseUp = known.stores.flatMap((store) => store.databases).some((database) => database.up);
+    seen.shortest = await askShortest(storesAway(known));
     await current.refresh();
     heard(null);
   } catch (error) {
@@ -105,7 +113,7 @@ function showReplica() {
   const [state, word] = standing(known);
   set(status, 'data-state', state);
   put(status, word);
-  arrange(notices, notesOf(known).map(noteOf));
+  arrange(notices, noted(notesOf(seen)));
 }
 
 function standing(known) {
@@ -121,58 +129,7 @@ function standing(known) {
   if (!known.ready) {
     return ['bad', 'Not ready'];
   }
-  return notesOf(known).length === 0 ? ['good', 'Ready'] : ['warn', 'Ready'];
-}
-
-/** What is wrong, a sentence each. */
-function notesOf(known) {
-  const notes = [];
-  if (seen.lostAt) {
-    notes.push(['bad', `No connection to this replica since ${clock(seen.lostAt)}. What is shown is what it said last.`]);
-  }
-  if (seen.refusal) {
-    notes.push(['bad', `This replica does not say how it is: ${seen.refusal} What is shown is what it said last.`]);
-  }
-  if (!known) {
-    return notes;
-  }
-  if (known.version !== seen.version) {
-    notes.push(['warn', `This page is of version ${seen.version}, the replica of ${known.version}: load the page again.`]);
-  }
-  if (known.why) {
-    notes.push(['bad', known.why]);
-  }
-  for (const store of known.stores) {
-    for (const database of store.databases) {
-      if (database.went_back) {
-        notes.push(['bad', `The database ${database.database} went back to an earlier state: nothing is reserved until odometer recover has run.`]);
-      } else if (!database.up) {
-        notes.push(['warn', `The database ${database.database} does not answer. ${consequence(store)}`]);
-      }
-    }
-    for (const server of store.redis.filter((server) => !server.up)) {
-      notes.push(['warn', `Redis ${server.server} does not answer: sequences with strict order wait for it, or go on in the database where that is allowed.`]);
-    }
-  }
-  return notes;
-}
-
-function consequence(store) {
-  const isAlone = store.databases.every((database) => !database.up);
-  return isAlone ? 'What is in memory is still issued; new names and changes have to wait.' : 'The others of its store go on.';
-}
-
-const shownNotes = new Map();
-
-/** The same node for the same sentence, so that it is read out once. */
-function noteOf([look, text]) {
-  if (!shownNotes.has(text)) {
-    if (shownNotes.size > 50) {
-      shownNotes.clear();
-    }
-    shownNotes.set(text, h('p', { class: 'notice', 'data-look': look }, text));
-  }
-  return shownNotes.get(text);
+  return notesOf(seen).length === 0 ? ['good', 'Ready'] : ['warn', 'Ready'];
 }
 
 const THEMES = ['auto', 'light', 'dark'];

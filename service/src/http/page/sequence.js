@@ -1,11 +1,15 @@
 // One sequence: what memory has of it each second, and now and then what the database says.
 
-import { Refusal, SOON_MS, call, linkTo, pathOf, report, withQuery } from './api.js';
+import { CREATION, Refusal, SOON_MS, call, linkTo, pathOf, report, withQuery } from './api.js';
 import { explain, raise, take } from './actions.js';
 import { TIMES, chart } from './chart.js';
-import { arrange, chips, h, put } from './dom.js';
-import { chipsOf, definitionOf, heldBlock, heldLease, journal, outlasts, showReserve, showRunway } from './facts.js';
-import { NOTHING, count, digits, duration, plural, rate, sentence } from './format.js';
+import { definitionOf } from './definition.js';
+import { chips, h, put } from './dom.js';
+import { chipsOf, isUp, journal } from './facts.js';
+import { durationsUpTo, rate } from './format.js';
+import { lifecycle } from './lifecycle.js';
+import { nowCard } from './now.js';
+import { withMeaning } from './words.js';
 
 const BETWEEN_DESCRIPTIONS_MS = 5000;
 
@@ -13,16 +17,22 @@ export function sequence(seen, name, period, look) {
   const marks = chips();
   const description = h('p', { class: 'description' });
   const problem = h('p', { class: 'error', role: 'status', 'aria-live': 'polite' });
-  const now = nowCard();
-  const rates = chart('Numbers a second', (value) => rate(value));
-  const reserves = chart('Reserve', (value) => duration(value), TIMES);
+  const now = nowCard((store) => isUp(seen.replica, store));
+  const rates = chart('Numbers a second', () => rate);
+  const reserves = chart('Reserve', durationsUpTo, TIMES);
   const minutes = h('section', { class: 'card charts', 'aria-label': 'The last minutes, on this replica' }, rates.node, reserves.node);
   const blocks = journal(() => seen.replica?.holder ?? '');
   const noBlocks = h('p', { class: 'empty' });
-  const definition = h('div');
-  const actions = h('section', { class: 'card', 'aria-labelledby': 'actions' }, h('h2', { id: 'actions' }, 'Actions'));
+  // On a telephone the line of headings is not there.
+  const words = h('p', { class: 'words-of-list only-narrow' }, ['Holder', 'Fate'].map((word) => h('span', {}, withMeaning(word))));
+  const definition = h('div', { class: 'stack' });
+  const actions = h('div', { class: 'actions' });
+  const life = lifecycle(name, () => seen.replica?.definition_refresh_seconds ?? null, changed);
+  const missing = h('section', { class: 'card', 'aria-label': 'There is no such sequence', hidden: true });
   const question = h('section', { class: 'card', 'aria-labelledby': 'question' },
     h('h2', { id: 'question' }, 'What became of a number'), explain(name, () => seen.replica?.holder ?? ''));
+  // Whether it is retired is not known yet.
+  life.node.hidden = true;
   let described = null;
   let describedAt = 0;
   /** Whether the database said last that there is no such sequence. */
@@ -36,17 +46,20 @@ export function sequence(seen, name, period, look) {
   let present = '';
   let shape = '';
 
+  const there = h('div', { class: 'stack' },
+    now.node,
+    minutes,
+    h('div', { class: 'columns' },
+      h('section', { class: 'card', 'aria-labelledby': 'actions' }, h('h2', { id: 'actions' }, 'Actions'), actions, life.node),
+      question),
+    h('section', { class: 'card', 'aria-labelledby': 'journal' },
+      h('h2', { id: 'journal' }, 'Blocks of all replicas'), words, blocks.node, noBlocks),
+    h('section', { class: 'card', 'aria-labelledby': 'definition' },
+      h('h2', { id: 'definition' }, 'Definition'), definition));
   const node = h('div', { class: 'stack' },
     h('nav', { class: 'back', 'aria-label': 'Back' }, h('a', { href: '#/' }, '← All sequences')),
     h('div', { class: 'title' }, h('h1', {}, name), marks.node),
-    description, problem,
-    now.node,
-    minutes,
-    h('div', { class: 'columns' }, actions, question),
-    h('section', { class: 'card', 'aria-labelledby': 'journal' },
-      h('h2', { id: 'journal' }, 'Blocks of all replicas'), blocks.node, noBlocks),
-    h('section', { class: 'card', 'aria-labelledby': 'definition' },
-      h('h2', { id: 'definition' }, 'Definition'), definition));
+    description, problem, missing, there);
 
   /** At once, and from the database too: something was changed. */
   function changed() {
@@ -65,6 +78,7 @@ export function sequence(seen, name, period, look) {
       // Not waited for: while the database is slow, memory is shown all the same.
       describe(watched.live !== null).catch(refused);
       if (watched.live !== null) {
+        showMissing(null);
         showLive(watched.live);
       } else if (described) {
         showDescribed();
@@ -84,6 +98,10 @@ export function sequence(seen, name, period, look) {
 
   function refused(error) {
     report(error);
+    if (error instanceof Refusal && error.code === 'sequence_not_found') {
+      showMissing(error);
+      return;
+    }
     put(problem, error.message);
     if (error instanceof Refusal && error.status === 400) {
       isDeadEnd = true;
@@ -113,7 +131,6 @@ export function sequence(seen, name, period, look) {
       }
       if (error instanceof Refusal && error.code === 'sequence_not_found') {
         isMissing = true;
-        showActions({ kind: 'block', period: 'none' });
       }
       throw error;
     }
@@ -123,7 +140,29 @@ export function sequence(seen, name, period, look) {
     }
   }
 
+  /** Says that there is no such sequence, and leads to those that were meant; a misspelt name is not created from here. */
+  function showMissing(refusal) {
+    missing.hidden = refusal === null;
+    there.hidden = refusal !== null;
+    const text = JSON.stringify(refusal?.suggestions ?? null);
+    if (missing.dataset.shown === text) {
+      return;
+    }
+    missing.dataset.shown = text;
+    if (refusal === null) {
+      missing.replaceChildren();
+    } else {
+      put(problem, '');
+      missing.replaceChildren(
+        h('p', { role: 'status' }, `There is no sequence “${name}”.`),
+        refusal.suggestions.length === 0 ? '' : h('p', { class: 'suggestions' }, 'Did you mean ',
+          ...refusal.suggestions.flatMap((other, n) => [n === 0 ? '' : ' or ', h('a', { href: linkTo(other) }, other)]), '?'),
+        h('p', { class: 'muted' }, 'If the name is right, you can ', h('a', { href: CREATION }, 'create a new sequence'), '.'));
+    }
+  }
+
   function showDescription(answer, isInMemory) {
+    showMissing(null);
     described = answer;
     present = answer.state.period ?? '';
     put(problem, '');
@@ -139,10 +178,13 @@ export function sequence(seen, name, period, look) {
     const text = JSON.stringify(given);
     if (definition.dataset.shown !== text) {
       definition.dataset.shown = text;
-      definition.replaceChildren(definitionOf(given));
+      definition.replaceChildren(...definitionOf(given));
       put(description, given.description);
     }
     showActions(given);
+    actions.hidden = described.state.retired === true;
+    life.node.hidden = false;
+    life.show(described.state.retired === true, described.state.high_water_mark);
   }
 
   /** What can be done depends on what it is; it is made once, so that no half-written field is lost. */
@@ -153,13 +195,12 @@ export function sequence(seen, name, period, look) {
     }
     shape = wanted;
     const needsKey = given.period === 'keyed' && period === '';
-    const done = changed;
-    actions.replaceChildren(h('h2', { id: 'actions' }, 'Actions'), ...[
+    actions.replaceChildren(...[
       given.period === 'none' ? null : choice(given.period),
-      needsKey ? null : take(name, period, done),
+      needsKey ? null : take(name, period, changed),
       needsKey ? null : given.kind === 'snowflake'
         ? h('p', { class: 'muted' }, 'Time-ordered ids go by the clock: there is no floor to raise.')
-        : raise(name, () => (period === '' ? present : period), done),
+        : raise(name, () => (period === '' ? present : period), changed),
     ].filter(Boolean));
   }
 
@@ -198,7 +239,7 @@ export function sequence(seen, name, period, look) {
   }
 
   function showBlocks({ blocks: rows, definition: given, state }) {
-    // While the store does not answer, what it said before is still the best that is known.
+    // While the store does not answer, the page keeps what it said before.
     if (rows.length > 0 || state.high_water_mark !== null || given.kind === 'snowflake') {
       blocks.show(rows);
       blocks.node.hidden = rows.length === 0;
@@ -209,73 +250,4 @@ export function sequence(seen, name, period, look) {
   }
 
   return { node, refresh, refused };
-}
-
-/** What this replica has of it; the nodes are kept and only written over, so that focus and selection stay. */
-function nowCard() {
-  const tiles = {};
-  const current = heldBlock();
-  const next = heldBlock();
-  const lease = heldLease();
-  const why = h('p', { class: 'muted' });
-  const ofKeys = h('p', { class: 'muted' });
-  const held = h('div', { class: 'stack' });
-  const node = h('section', { class: 'card', 'aria-label': 'Now, on this replica' },
-    h('dl', { class: 'tiles' }, ['Rate, smoothed', 'Reserve', 'In memory', 'Runway', 'High-water mark'].map((title) => {
-      tiles[title] = h('dd');
-      return h('div', {}, h('dt', {}, title), tiles[title]);
-    })),
-    held);
-
-  function showTiles({ kind, rate: given }, remaining) {
-    put(tiles['Rate, smoothed'], rate(given));
-    put(tiles['In memory'], kind === 'snowflake' ? NOTHING : count(remaining));
-  }
-
-  function showHeld(live, isOfAllKeys) {
-    if (live.block) {
-      current.show('Being issued', live.block);
-    }
-    if (live.next_block) {
-      next.show('Next', live.next_block);
-    }
-    if (live.lease) {
-      lease.show(live.lease);
-    }
-    if (live.why) {
-      put(why, live.lease || live.order === 'strict' ? sentence(live.why) : `Last block: ${digits(live.why)}`);
-    }
-    if (isOfAllKeys) {
-      put(ofKeys, `${plural(live.periods, 'key', 'keys')} in memory; the rate is that of all of them. Choose a key below to see its blocks and its last minutes.`);
-    }
-    arrange(held, [live.block && current.node, live.next_block && next.node, live.lease && lease.node, live.why && why, isOfAllKeys && ofKeys].filter(Boolean));
-  }
-
-  return {
-    node,
-    mark(number) {
-      put(tiles['High-water mark'], number ?? NOTHING);
-    },
-    showLive(live, described, isOfAllKeys) {
-      showTiles(live, live.remaining);
-      showReserve(tiles.Reserve, live);
-      showRunway(tiles.Runway, live.runway ?? described, outlasts(live));
-      showHeld(live, isOfAllKeys);
-    },
-    showDescribed({ kind }, state) {
-      showTiles({ kind, rate: state.rate }, 0);
-      showReserve(tiles.Reserve, null);
-      showRunway(tiles.Runway, state.runway);
-      put(why, state.retired ? 'It is retired: nothing is issued until it is restored.' : 'Not in memory on this replica: the next call fetches it.');
-      arrange(held, [why]);
-    },
-    /** Nobody knows anything of it. */
-    clear() {
-      put(tiles['High-water mark'], NOTHING);
-      showTiles({ rate: null }, null);
-      showReserve(tiles.Reserve, null);
-      showRunway(tiles.Runway, null);
-      arrange(held, []);
-    },
-  };
 }

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use actix_web::http::header::{self, HeaderMap, HeaderName, Quality, QualityItem};
 use actix_web::mime::Mime;
 use odometer_core::{definition::whole_number, name::SequenceName, period::Period};
-use odometer_sequence::description::{Act, Condition};
+use odometer_sequence::description::{Act, Condition, LiveSort};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -116,25 +116,23 @@ pub(crate) fn blocks(query: Option<&str>) -> Result<BlocksQuery, Problem> {
 
 /// Reads the query of the list of sequences.
 pub(crate) fn listing(query: Option<&str>) -> Result<NamesQuery, Problem> {
-    names_query(query, "prefix", |given, key| given.beginning(key))
+    let given = Parameters::read(query, &["prefix", "after", "limit"])?;
+    given.names_query(given.beginning("prefix")?)
 }
 
 /// Reads the query of the list of names in memory.
-pub(crate) fn live(query: Option<&str>) -> Result<NamesQuery, Problem> {
-    names_query(query, "contains", |given, key| given.middle(key))
-}
-
-fn names_query(
-    query: Option<&str>,
-    filter: &str,
-    read: impl Fn(&Parameters<'_>, &str) -> Result<String, Problem>,
-) -> Result<NamesQuery, Problem> {
-    let given = Parameters::read(query, &[filter, "after", "limit"])?;
-    Ok(NamesQuery {
-        filter: read(&given, filter)?,
-        after: given.beginning("after")?,
-        limit: given.up_to("limit", MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT),
-    })
+pub(crate) fn live(query: Option<&str>) -> Result<(NamesQuery, LiveSort), Problem> {
+    let given = Parameters::read(query, &["contains", "after", "limit", "sort"])?;
+    let sort = match given.get("sort") {
+        None | Some("name") => LiveSort::Name,
+        Some("reserve") => LiveSort::Reserve,
+        Some("runway") => LiveSort::Runway,
+        Some(_) => {
+            let detail = "`sort` is `name`, `reserve` or `runway`.";
+            return Err(invalid_parameter(detail));
+        }
+    };
+    Ok((given.names_query(given.middle("contains")?)?, sort))
 }
 
 /// Reads the query of `explain`.
@@ -377,6 +375,15 @@ impl<'a> Parameters<'a> {
                 Err(Problem::new(code_of(key), detail))
             }
         }
+    }
+
+    /// Returns which names are asked for, of those that the filter selects.
+    fn names_query(&self, filter: String) -> Result<NamesQuery, Problem> {
+        Ok(NamesQuery {
+            filter,
+            after: self.beginning("after")?,
+            limit: self.up_to("limit", MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT),
+        })
     }
 
     /// Returns a text that can stand anywhere in a name, or an empty text.

@@ -229,10 +229,15 @@ fn a_listing_has_bounds() {
 #[test]
 fn a_part_of_a_name_is_what_a_name_can_hold() {
     for contains in ["", "a", "-", ".b:c_", "9", &"x".repeat(128)] {
-        let asked = live(Some(&format!("contains={contains}&limit=7"))).unwrap();
+        let (asked, _) = live(Some(&format!("contains={contains}&limit=7"))).unwrap();
         assert_eq!((asked.filter.as_str(), asked.limit), (contains, 7));
     }
-    assert_eq!(live(None).unwrap().limit, DEFAULT_LIMIT);
+    let (asked, sort) = live(None).unwrap();
+    assert_eq!((asked.limit, sort), (DEFAULT_LIMIT, LiveSort::Name));
+    let sort_of = |query| live(Some(query)).map(|(_, sort)| sort);
+    assert_eq!(sort_of("sort=name"), Ok(LiveSort::Name));
+    assert_eq!(sort_of("sort=reserve"), Ok(LiveSort::Reserve));
+    assert_eq!(sort_of("limit=7&sort=runway"), Ok(LiveSort::Runway));
     for query in [
         "contains=a+b",
         "contains=%C3%A9",
@@ -241,6 +246,9 @@ fn a_part_of_a_name_is_what_a_name_can_hold() {
         "limit=0",
         "prefix=a",
         "contains=a&contains=b",
+        "sort=",
+        "sort=Name",
+        "sort=reserve&sort=runway",
     ] {
         let problem = live(Some(query)).unwrap_err();
         assert_eq!(problem.code(), Code::InvalidParameter, "{query}");

@@ -112,6 +112,14 @@ pub(crate) struct PartQuery {
     contains: Option<String>,
 }
 
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SortQuery {
+    /// The order of the page. Without it, `name`. By time, the page has the shortest times of all
+    /// names that were looked at, at most 10,000 after `after`.
+    sort: Option<values::LiveSort>,
+}
+
 /// Which page of names a caller asks for.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -125,6 +125,11 @@ choices! {
     /// The layout whose ids JavaScript reads exactly.
     LayoutPreset, "53-bit": Bits53 = "53-bit";
 
+    /// The order of names in memory. `name`: by the bytes of the names. `reserve`: numbers in memory
+    /// that last for the shortest time first. `runway`: numbers that are not reserved yet and last
+    /// for the shortest time first.
+    LiveSort, "reserve": Name = "name", Reserve = "reserve", Runway = "runway";
+
     /// Whether a sequence issues numbers (`live`) or was retired.
     SequenceStatus, "live": Live = "live", Retired = "retired";
 
