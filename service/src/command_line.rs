@@ -362,7 +362,13 @@ mod tests {
         let refused = no_flags(&flags).map_err(|refused| refused.exit_code());
         assert_eq!(refused, Err(CommandFailure::USAGE));
         assert_eq!(no_flags(&Flags::default()), Ok(()));
-        for command in ["init", "completions bash", "man pages", "next orders", "top"] {
+        for command in [
+            "init",
+            "completions bash",
+            "man pages",
+            "next orders",
+            "top",
+        ] {
             let line = format!("odometer {command} --config odometer.toml");
             let parsed = CommandLine::try_parse_from(line.split(' '));
             assert!(parsed.is_err(), "{line}");

@@ -12,12 +12,11 @@ const LIMIT: &str = "limit";
 pub(crate) fn fields(definition: &Map<String, Value>) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     for (name, value) in definition {
-        match value {
-            Value::Object(inner) => {
-                let inner = inner.iter();
-                fields.extend(inner.map(|(inner, value)| (format!("{name}.{inner}"), text(value))));
-            }
-            value => fields.push((name.clone(), text(value))),
+        if let Value::Object(inner) = value {
+            let inner = inner.iter();
+            fields.extend(inner.map(|(inner, value)| (format!("{name}.{inner}"), text(value))));
+        } else {
+            fields.push((name.clone(), text(value)));
         }
     }
     fields
@@ -109,9 +108,9 @@ pub(crate) fn text_of(definition: &Map<String, Value>, field: &str) -> Option<St
 
 /// Returns a value as `FIELD=VALUE` takes it.
 fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+    match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
     }
 }
 
@@ -125,10 +124,8 @@ mod tests {
     fn definition(given: &Value) -> Map<String, Value> {
         let change = DefinitionChange::from_value(given).unwrap();
         let created = change.create(&Definition::default()).unwrap();
-        match serde_json::to_value(created).unwrap() {
-            Value::Object(fields) => fields,
-            _ => unreachable!("a definition is an object"),
-        }
+        let created = serde_json::to_value(created).unwrap();
+        created.as_object().unwrap().clone()
     }
 
     fn shown(fields: Vec<(String, String)>) -> Vec<String> {

@@ -65,13 +65,11 @@ fn insert(fields: &mut Map<String, Value>, path: &str, text: &str) -> Result<(),
     let section = fields
         .entry(section)
         .or_insert_with(|| Value::Object(Map::new()));
-    match section {
-        Value::Object(section) => {
-            section.insert(field.to_owned(), value);
-            Ok(())
-        }
-        _ => Err("the same section is given as one value; keep one of the two"),
-    }
+    let Some(section) = section.as_object_mut() else {
+        return Err("the same section is given as one value; keep one of the two");
+    };
+    section.insert(field.to_owned(), value);
+    Ok(())
 }
 
 /// Returns a value in the JSON type that its field has. A value that does not fit stays a text,
@@ -106,17 +104,16 @@ fn in_file(path: &Path) -> Result<Map<String, Value>, RemoteFailure> {
         _ => content.trim_start().starts_with('{'),
     };
     let parsed = parse(&content, is_json).map_err(refused)?;
-    match parsed {
-        Value::Object(fields) if fields.contains_key("sequences") => Err(refused(
-            "has tables [sequences.NAME]; use `odometer apply`, or give the fields of one \
-             definition"
-                .to_owned(),
-        )),
-        Value::Object(fields) => Ok(fields),
-        _ => Err(refused(
-            "has no fields; give the fields of one definition".to_owned(),
-        )),
+    let Value::Object(fields) = parsed else {
+        let problem = "has no fields; give the fields of one definition";
+        return Err(refused(problem.to_owned()));
+    };
+    if fields.contains_key("sequences") {
+        let problem = "has tables [sequences.NAME]; use `odometer apply`, or give the fields of \
+                       one definition";
+        return Err(refused(problem.to_owned()));
     }
+    Ok(fields)
 }
 
 fn parse(content: &str, is_json: bool) -> Result<Value, String> {
@@ -205,10 +202,9 @@ mod tests {
             let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
             let sent = given(&fields).unwrap();
             let read = DefinitionChange::from_value(&sent);
-            let read = read.and_then(|change| {
-                Ok(change
-                    .create(&Definition::default())
-                    .map_err(|error| error.to_string()))
+            let read = read.map(|change| {
+                let created = change.create(&Definition::default());
+                created.map_err(|error| error.to_string())
             });
             assert_eq!(read, Ok(Ok(definition)), "{sent}");
         }

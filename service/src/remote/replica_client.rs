@@ -21,6 +21,9 @@ use crate::config::Secret;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longer than a replica lets any caller wait with the default configuration.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is said of a host whose name was not found.
+const HOST_UNKNOWN: &str = "its host is not known";
 /// The most bytes of a reply. A page of 1000 definitions with the longest texts has a tenth of it.
 const MAX_REPLY: u64 = 64 << 20;
 
@@ -266,20 +269,22 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// Returns whether no connection was made, so that nothing was sent.
 fn is_before_the_request(error: &Error) -> bool {
-    match error {
-        Error::HostNotFound
-        | Error::ConnectionFailed
-        | Error::Timeout(Timeout::Resolve | Timeout::Connect) => true,
-        Error::Io(error) if is_unknown_host(error) => true,
-        Error::Io(error) => matches!(
-            error.kind(),
-            ErrorKind::ConnectionRefused
-                | ErrorKind::HostUnreachable
-                | ErrorKind::NetworkUnreachable
-                | ErrorKind::AddrNotAvailable
-        ),
-        _ => false,
+    if let Error::Io(error) = error {
+        return is_unknown_host(error)
+            || matches!(
+                error.kind(),
+                ErrorKind::ConnectionRefused
+                    | ErrorKind::HostUnreachable
+                    | ErrorKind::NetworkUnreachable
+                    | ErrorKind::AddrNotAvailable
+            );
     }
+    matches!(
+        error,
+        Error::HostNotFound
+            | Error::ConnectionFailed
+            | Error::Timeout(Timeout::Resolve | Timeout::Connect)
+    )
 }
 
 /// Returns whether the name of the host was not found. No stable kind of error says that.
@@ -297,18 +302,26 @@ fn certificate_refused(error: &Error) -> Option<String> {
 }
 
 fn why(error: &Error) -> String {
-    match error {
-        Error::HostNotFound => "its host is not known".to_owned(),
-        Error::Io(error) if is_unknown_host(error) => "its host is not known".to_owned(),
-        Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
+    if let Error::Timeout(timeout) = error {
+        return if matches!(timeout, Timeout::Resolve | Timeout::Connect) {
             format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())
-        }
-        Error::Timeout(_) => format!("nothing within {} s", CALL_TIMEOUT.as_secs()),
-        Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            "connection refused".to_owned()
-        }
-        Error::Io(error) => error.to_string(),
-        other => other.to_string(),
+        } else {
+            format!("nothing within {} s", CALL_TIMEOUT.as_secs())
+        };
+    }
+    let Error::Io(of_socket) = error else {
+        return if matches!(error, Error::HostNotFound) {
+            HOST_UNKNOWN.to_owned()
+        } else {
+            error.to_string()
+        };
+    };
+    if is_unknown_host(of_socket) {
+        HOST_UNKNOWN.to_owned()
+    } else if of_socket.kind() == ErrorKind::ConnectionRefused {
+        "connection refused".to_owned()
+    } else {
+        of_socket.to_string()
     }
 }
 
