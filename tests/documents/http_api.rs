@@ -208,9 +208,10 @@ fn type_of(schema: &Value) -> String {
         let listed = listed.iter().map(|it| format!("`{}`", word(it)));
         return listed.collect::<Vec<_>>().join(", ");
     }
-    let kinds = match &schema["type"] {
-        Value::Array(kinds) => kinds.iter().map(word).collect(),
-        kind => vec![word(kind)],
+    let kind = &schema["type"];
+    let kinds = match kind.as_array() {
+        Some(kinds) => kinds.iter().map(word).collect(),
+        None => vec![word(kind)],
     };
     let kinds = kinds.into_iter().map(|kind| kind_of(kind, schema));
     kinds.collect::<Vec<_>>().join(" or ")

@@ -94,7 +94,9 @@ pub fn serve(
             })
             // The watch has its own limit for idle connections, which costs a request nothing.
             .keep_alive(KeepAlive::Os)
-            .client_request_timeout(bounds.head)
+            // Of the head as well. actix would measure it by a time that it keeps for half a
+            // second: the first callers after a pause of the process would get 408.
+            .client_request_timeout(Duration::ZERO)
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             // If a caller hangs up while it waits, its call is dropped at once and gets no number.
             .h1_allow_half_closed(false)

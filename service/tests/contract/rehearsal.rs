@@ -220,14 +220,7 @@ async fn names_that_may_have_been_meant_are_suggested(backend: Backend) {
         (Method::POST, "Tickets/advance", Some(&floor)),
         (Method::POST, "Oders/restore", None),
     ];
-    let meant = [
-        "Orders",
-        "Orders",
-        "orders-eu",
-        "tickets",
-        "tickets",
-        "Orders",
-    ];
+    let meant = "Orders Orders orders-eu tickets tickets Orders".split(' ');
     for ((method, path, body), meant) in refusals.into_iter().zip(meant) {
         // Only a few searches a second are made, so a second call may be needed.
         let found = wait::until(meant, LIMIT, async || {

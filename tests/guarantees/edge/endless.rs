@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use super::{NEXT, first_of};
 use crate::support::Program;
 
-/// The behaviour of a caller that never ends. The first request of a connection has a deadline of
-/// its own, so each caller gets one reply before.
+/// The behaviour of a caller that never ends. Each caller gets one reply before, as a client has
+/// that keeps its connection.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Endless {
     OneByte,

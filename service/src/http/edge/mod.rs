@@ -1,9 +1,10 @@
 //! Guards connections, below HTTP: how many there may be, and how long each may keep the service
 //! waiting.
 //!
-//! actix has a deadline for the first head of a connection, and for nothing after that. So each
-//! socket is guarded here. The guard notes what moves, and a tick in each worker cuts connections
-//! that stood still for too long. A request reads no clock for this and sets no timer.
+//! actix has a deadline for the first head of a connection, and for nothing after that. Its time
+//! passes while the process stands still, so it is off, and each socket is guarded here. The guard
+//! notes what moves, and a tick in each worker cuts connections that stood still for too long. A
+//! request reads no clock for this and sets no timer.
 //!
 //! This layer knows nothing of requests. It sees bytes that come and go.
 
