@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::Secret;
+use odometer_process::secret::Secret;
 
 /// What the command line says; the strongest layer.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -154,8 +154,7 @@ pub(crate) async fn recover_at(
     let file_mark = file.map(|file| ServerMark::of_file(file.id()));
     let work = async |database: &DatabaseConnection| {
         let how = (loss, is_dry_run, on_page);
-        let recovering = recover_fit(database, (identity, limits), file_mark, how);
-        recovering.await
+        recover_fit(database, (identity, limits), file_mark, how).await
     };
     // A recovery of very many sequences takes long, so its statements have no time limit.
     let acquire = limits.statement.acquire;
