@@ -158,8 +158,8 @@ fn an_url_without_end_is_not_read() {
         assert!(!answer.contains(" 200 "), "{answer}");
         start.extend_from_slice(&[b'a'; 70_000]);
         let request = raw::request("POST", &start[5..], "", b"");
-        let reply = raw::exchange(program.address(), &request).await;
-        assert!(matches!(reply.status, 400 | 404 | 414 | 431), "{reply:?}");
+        let answer = until_cut_off(&program, &request, b"").await;
+        assert!(!answer.contains(" 200 "), "{answer}");
         assert_eq!(program.client().next("slow").await, 1);
     });
 }
