@@ -7,8 +7,7 @@ use crate::support::settings;
 
 const REFERENCE: &str = "docs/http-api.md";
 const CONTRACT: &str = "tests/snapshots/openapi.snap";
-const RENEW: &str = "ODOMETER_TESTS_RENEW_DOCUMENTS=1 cargo test -p odometer-tests \
-                     --test odometer the_http_reference_is";
+const RENEW: &str = "ODOMETER_TESTS_RENEW_DOCUMENTS=1 tests/run the_http_reference_is";
 /// The words before a default in the description of a parameter.
 const DEFAULT: &str = " Without it, ";
 
