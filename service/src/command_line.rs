@@ -209,6 +209,9 @@ fn run_configured(
     environment: &Environment,
 ) -> ExitCode {
     let flags = command.flags().clone().over(before_command);
+    if let Err(problem) = flags.check_form() {
+        return ended(Err(CommandFailure::usage(problem)));
+    }
     if let ConfiguredCommand::Config { options, .. } = command {
         let shown = show_config::show(options, &flags, environment);
         return ended(shown.map(|text| print_text(text.as_bytes())));
@@ -359,6 +362,19 @@ mod tests {
             migrate: true,
             ..Flags::default()
         };
+        let secret = Flags {
+            set: vec![
+                "limits.waiters=1".to_owned(),
+                "admin_token:hunter2".to_owned(),
+            ],
+            ..Flags::default()
+        };
+        let problem = secret.check_form().err().unwrap_or_default();
+        assert!(
+            problem.starts_with("--set: write --set KEY=VALUE"),
+            "{problem}"
+        );
+        assert!(!problem.contains("hunter2"), "{problem}");
         let refused = no_flags(&flags).map_err(|refused| refused.exit_code());
         assert_eq!(refused, Err(CommandFailure::USAGE));
         assert_eq!(no_flags(&Flags::default()), Ok(()));
@@ -384,7 +400,6 @@ mod tests {
             "odometer apply",
             "odometer migrate --arm --disarm",
             "odometer recover --skip 5 --nothing-was-lost",
-            "odometer check --set limits.waiters",
             "odometer completions tcsh",
         ] {
             let parsed = CommandLine::try_parse_from(line.split(' '));

@@ -38,7 +38,7 @@ pub struct Flags {
     #[arg(long)]
     pub migrate: bool,
     /// Any other key of the configuration, as in `--set refill.deadline=2s`. You may repeat it.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
 
@@ -66,6 +66,17 @@ impl Flags {
         }
     }
 
+    /// Checks the form of each `--set`. Its key and value are checked with the configuration.
+    ///
+    /// # Errors
+    /// What is wrong with the command line. The sentence does not repeat the text, which may have a
+    /// secret in it.
+    pub fn check_form(&self) -> Result<(), String> {
+        let mut given = self.set.iter();
+        let problem = given.find_map(|setting| split_setting(setting).err());
+        problem.map_or(Ok(()), |problem| Err(format!("--set: {problem}")))
+    }
+
     /// Returns the name of the first flag that is given.
     pub fn first_given(&self) -> Option<&'static str> {
         let given = [
@@ -81,11 +92,6 @@ impl Flags {
         let mut given = given.into_iter();
         given.find_map(|(flag, is_given)| is_given.then_some(flag))
     }
-}
-
-/// Checks the form of one `--set`. Its key and value are checked with the configuration.
-fn setting(text: &str) -> Result<String, &'static str> {
-    split_setting(text).map(|_parts| text.to_owned())
 }
 
 /// Splits the value of `--set` into a key and its value.

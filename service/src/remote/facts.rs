@@ -18,6 +18,8 @@ const SECONDS_A_DAY: f64 = 86_400.0;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Urgency {
     None,
+    /// Low only because the sequence has just become busy. It needs nobody.
+    WarmingUp,
     Low,
     VeryLow,
 }
@@ -27,6 +29,7 @@ impl Urgency {
     fn with_word(self, figure: &str) -> String {
         match self {
             Self::None => figure.to_owned(),
+            Self::WarmingUp => format!("{figure} · warming up"),
             Self::Low => format!("{figure} · low"),
             Self::VeryLow => format!("{figure} · very low"),
         }
@@ -98,10 +101,12 @@ impl SequenceInMemory {
             1.0
         };
         let left = self.period_left_seconds(now).unwrap_or(f64::INFINITY);
-        if self.rate >= MIN_RATE && seconds < left.min(hold * part) {
-            Urgency::Low
-        } else {
+        if self.rate < MIN_RATE || seconds >= left.min(hold * part) {
             Urgency::None
+        } else if self.warming_up {
+            Urgency::WarmingUp
+        } else {
+            Urgency::Low
         }
     }
 
@@ -245,6 +250,8 @@ mod tests {
         let reserve = |fields: Value| in_memory(fields).reserve(now());
         assert_eq!(reserve(json!({})), "3.3 min · low");
         assert_eq!(reserve(json!({"rate": 0.09})), "3.3 min");
+        let warming_up = reserve(json!({"warming_up": true}));
+        assert_eq!(warming_up, "3.3 min · warming up");
         assert_eq!(reserve(json!({"hold_seconds": 100})), "3.3 min");
         assert_eq!(reserve(json!({"retired": true})), NOTHING);
         assert_eq!(reserve(json!({"reserve_seconds": null})), NOTHING);

@@ -20,9 +20,10 @@ pub(crate) struct NextOptions {
     #[arg(value_name = "NAME", value_parser = SequenceName::parse)]
     name: SequenceName,
     /// How many numbers: 1 to 10000. If you give none, one.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     count: Option<u64>,
     /// The period to count in, for sequences that have periods. If you give none, the current one.
+    /// Sequences with `period` `keyed` need it.
     #[arg(long, value_name = "PERIOD")]
     period: Option<String>,
     /// Take one unbroken range.

@@ -19,8 +19,9 @@ use super::replies::ProblemReply;
 use crate::config::Secret;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longer than a replica lets any caller wait with the default configuration.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// As long as the page waits. Longer than a replica lets callers wait with the default
+/// configuration.
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What is said of a host whose name was not found.
 const HOST_UNKNOWN: &str = "its host is not known";
@@ -188,7 +189,8 @@ impl ReplicaClient {
             .method(&call.method)
             .uri(url.as_str())
             .header("accept", "application/json");
-        if let Some(token) = &self.token {
+        // Only changes need it, and a call may go to another machine in clear text.
+        if let Some(token) = self.token.as_ref().filter(|_| call.method == Method::PUT) {
             request = request.header("authorization", format!("Bearer {}", token.expose()));
         }
         if call.creates_only {

@@ -138,6 +138,8 @@ pub(crate) struct SequenceInMemory {
     pub(crate) rate: f64,
     pub(crate) reserve_seconds: Option<f64>,
     pub(crate) hold_seconds: u64,
+    #[serde(default)]
+    pub(crate) warming_up: bool,
     pub(crate) why: Option<String>,
     pub(crate) runway: Option<RunwayLeft>,
 }

@@ -96,7 +96,8 @@ pub(crate) fn ready(replica: &RunningReplica) -> String {
 
 /// Says how long memory lasts for the sequence that it lasts for the shortest time.
 fn lasts(sequences: &[SequenceInMemory]) -> String {
-    let known = sequences.iter().filter_map(|sequence| {
+    let in_use = sequences.iter().filter(|sequence| sequence.rate > 0.0);
+    let known = in_use.filter_map(|sequence| {
         let seconds = sequence.lasts_seconds()?;
         Some((seconds, &sequence.sequence))
     });
@@ -123,7 +124,9 @@ fn warnings(replica: &RunningReplica, memory: &MemoryView, now: Timestamp) -> Ve
     let n_more = of_sequences.len().saturating_sub(MAX_WARNINGS);
     warnings.extend(of_sequences.into_iter().take(MAX_WARNINGS));
     if n_more > 0 {
-        warnings.push(format!("and {n_more} more; `odometer top` shows all"));
+        warnings.push(format!(
+            "and {n_more} more; `odometer top --once` shows all"
+        ));
     }
     if memory.is_cut_off {
         let n = figures::count(u64::try_from(memory.sequences.len()).unwrap_or(u64::MAX));
@@ -137,7 +140,7 @@ fn warnings(replica: &RunningReplica, memory: &MemoryView, now: Timestamp) -> Ve
 fn of(sequence: &SequenceInMemory, now: Timestamp) -> Vec<String> {
     let name = &sequence.sequence;
     let mut found = Vec::new();
-    if sequence.urgency_of_reserve(now) != Urgency::None {
+    if sequence.urgency_of_reserve(now) == Urgency::Low {
         found.push(format!("{name}: reserve {}", sequence.reserve(now)));
     }
     let runway = sequence.runway.as_ref();

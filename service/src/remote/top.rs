@@ -208,10 +208,10 @@ fn lines(
     }
     lines.push(String::new());
     if sequences.is_empty() {
-        lines.push("No sequence is in memory yet. `odometer next orders` creates one.".to_owned());
+        lines.push("No sequence is in memory yet. `odometer list` shows all.".to_owned());
         return lines;
     }
-    let head = ["Sequence", "Block used", "Rate", "Reserve", "Runway"];
+    let head = ["Sequence", "Block left", "Rate", "Reserve", "Runway"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(sequences.iter().map(|sequence| row(sequence, now)));
     lines.extend(table::lines(&SIDES, &rows));
@@ -262,8 +262,8 @@ mod tests {
         MemoryView {
             sequences: vec![
                 sequence("strict", 3.0, None),
-                sequence("slow", 0.5, Some(90.0)),
-                sequence("busy", 12.0, Some(30.0)),
+                sequence("slow", 0.5, Some(30.0)),
+                sequence("busy", 12.0, Some(90.0)),
             ],
             is_cut_off: false,
         }
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_shortest_reserve_comes_first_unless_another_column_is_asked_for() {
-        assert_eq!(names(SortColumn::Left), ["busy", "slow", "strict"]);
+        assert_eq!(names(SortColumn::Left), ["slow", "busy", "strict"]);
         assert_eq!(names(SortColumn::Rate), ["busy", "strict", "slow"]);
         assert_eq!(names(SortColumn::Name), ["busy", "slow", "strict"]);
     }
@@ -299,9 +299,9 @@ mod tests {
             "host-1-a · 0.1.0 · Ready: Yes · 3 sequences · 15.5 /s",
             "sqlite:a.db does not answer",
             "",
-            "Sequence         Block used                 Rate     Reserve  Runway",
-            "busy             400 of 1,000 left         12 /s  30 s · low       –",
-            "slow             400 of 1,000 left        0.5 /s        90 s       –",
+            "Sequence         Block left                 Rate     Reserve  Runway",
+            "slow             400 of 1,000 left        0.5 /s  30 s · low       –",
+            "busy             400 of 1,000 left         12 /s        90 s       –",
             "strict (strict)  Keeps nothing in memory    3 /s           –       –",
         ];
         assert_eq!(shown, expected);
@@ -311,7 +311,7 @@ mod tests {
         };
         let shown = lines(&replica(), nothing, SortColumn::Left, Timestamp::UNIX_EPOCH);
         assert!(shown[0].contains("0 sequences and more"), "{shown:?}");
-        assert!(shown[3].contains("`odometer next orders`"), "{shown:?}");
+        assert!(shown[3].contains("`odometer list`"), "{shown:?}");
     }
 
     #[test]

@@ -23,14 +23,14 @@ impl Database {
     /// The record is read as soon as the database answers. Waits for that at most until `until`.
     ///
     /// # Errors
-    /// `Unavailable` if the two differ, if the database is away, or if the record was not read in
-    /// time.
+    /// `Unavailable` if the two differ, or if the database is away. `Deadline` if the record was not
+    /// read in time.
     pub(crate) async fn agree(&self, until: Instant) -> Result<(), StoreError> {
         let (agreed, contact) = (self.agreed.subscribe(), self.connection.contact_changes());
-        if first_comparison(agreed, contact, until).await == Some(true) {
-            Ok(())
-        } else {
-            Err(StoreError::Unavailable)
+        match first_comparison(agreed, contact, until).await {
+            Some(true) => Ok(()),
+            None if self.is_up() => Err(StoreError::Deadline),
+            Some(false) | None => Err(StoreError::Unavailable),
         }
     }
 }

@@ -22,7 +22,8 @@ pub(crate) const MAX_UNREAD: usize = 31 * 1024;
 /// What a connection may cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionBounds {
-    /// The time from the first byte of a request to the end of its head.
+    /// The time from the first byte of a request to the end of its head, and from the start of a
+    /// connection to its first byte.
     pub head: Duration,
     /// The time from the first byte of a request to the first byte of its reply.
     pub request: Duration,

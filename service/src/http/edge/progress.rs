@@ -75,6 +75,8 @@ pub(crate) struct ConnectionProgress {
     /// The tick of the last write, or the tick when a write began to wait.
     moved: Cell<u32>,
     is_writing: Cell<bool>,
+    /// Whether nothing was read yet.
+    is_silent: Cell<bool>,
     /// The tick since which a reply is being written that was not taken at once.
     behind_since: Cell<Option<u32>>,
     answering: Cell<Option<Body>>,
@@ -88,6 +90,7 @@ impl ConnectionProgress {
     pub(crate) fn new(now: u32) -> Self {
         let progress = Self::default();
         progress.moved.set(now);
+        progress.is_silent.set(true);
         progress
     }
 
@@ -129,6 +132,7 @@ impl ConnectionProgress {
 
     pub(crate) fn note_read(&self, n_bytes: usize, now: u32) {
         let unread = self.unread.get();
+        self.is_silent.set(false);
         match self.answering.get() {
             Some(Body::Announced(left)) => {
                 let left = left.saturating_sub(n_bytes);
@@ -254,6 +258,11 @@ impl ConnectionProgress {
         } else {
             bounds.reply
         };
+        let idle = if self.is_silent.get() {
+            bounds.head
+        } else {
+            KEEP_ALIVE
+        };
         let whole_reply = bounds.reply.saturating_mul(WHOLE_REPLY);
         let is_behind = self
             .behind_since
@@ -270,10 +279,7 @@ impl ConnectionProgress {
             Some(Cut::Reply)
         } else if is_answering_over || is_asking_over {
             Some(Cut::Request)
-        } else if self
-            .idle_since()
-            .is_some_and(|since| is_over(since, KEEP_ALIVE))
-        {
+        } else if self.idle_since().is_some_and(|since| is_over(since, idle)) {
             Some(Cut::Idle)
         } else {
             None
@@ -307,7 +313,11 @@ mod tests {
 
     #[test]
     fn each_state_has_its_deadline_and_a_tick_more() {
+        let silent = ConnectionProgress::new(0);
+        assert_eq!(first_cut(&silent, 0, false), Some((6, Cut::Idle)));
         let idle = ConnectionProgress::new(0);
+        idle.note_read(1, 0);
+        idle.note_written(0);
         assert_eq!(first_cut(&idle, 0, false), Some((76, Cut::Idle)));
         let asking = ConnectionProgress::new(0);
         asking.note_read(1, 3);

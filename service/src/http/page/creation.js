@@ -29,13 +29,14 @@ export function creation() {
   const text = (id, options = {}) => h('input', { id, autocomplete: 'off', spellcheck: 'false', ...options });
   const number = { inputmode: 'numeric', pattern: '[0-9]{1,19}', maxlength: 19 };
   const description = text('new-description', { maxlength: 1024 });
-  const kind = h('select', { id: 'new-kind', onchange: () => { counted.hidden = kind.value === 'snowflake'; } },
+  const kind = h('select', { id: 'new-kind', onchange: () => { counted.hidden = counted.disabled = kind.value === 'snowflake'; } },
     Object.entries(KINDS).map(([value, [words]]) => h('option', { value }, words)));
   const period = h('select', { id: 'new-period' }, PERIODS.map(([value, words]) => h('option', { value }, words)));
   const start = text('new-start', { ...number, placeholder: 'As configured, usually 1' });
   const max = text('new-max', { ...number, placeholder: 'As configured' });
   const format = text('new-format', { maxlength: 128, placeholder: 'INV-{yyyy}-{value:06}' });
-  const counted = h('div', { class: 'fields' },
+  // Disabled where it is hidden, so that no hidden field is checked.
+  const counted = h('fieldset', { class: 'fields' },
     field('First number', 'start', start), field('Last number', 'max', max), field('Starts again', 'period', period));
 
   const made = action('Check and create…', 'main', async () => {
