@@ -8,7 +8,7 @@ import { clock, duration } from './format.js';
 const BETWEEN_QUESTIONS_MS = 3000;
 /** Pages of names that are looked at for the shortest reserve. */
 const MOST_PAGES = 10;
-const PAGE = 100;
+const PAGE = 1000;
 
 const isAway = (database) => !database.up && !database.went_back;
 
