@@ -219,7 +219,7 @@ mod tests {
         ];
         assert_eq!(found[..5], places);
         assert_eq!(found.len(), 3 + MAX_WARNINGS + 2);
-        assert_eq!(found[23], "and 12 more; `odometer top` shows all");
+        assert_eq!(found[23], "and 12 more; `odometer top --once` shows all");
         assert!(found[24].contains("the first 31 sequences"), "{found:?}");
         assert_eq!(lasts(&[]), NOTHING);
     }
