@@ -120,7 +120,7 @@ export function noteNodes() {
     return notes.map(({ look, text, left, rest }) => {
       const key = JSON.stringify([look, text, rest]);
       if (!shown.has(key)) {
-        // The time changes all the while: whoever listens has heard the sentence once.
+        // The time changes all the while, and a listener has heard the sentence once.
         const time = h('strong', { class: 'time-left', 'aria-live': 'off' });
         shown.set(key, {
           time,
