@@ -20,7 +20,7 @@ use crate::commands::{
     init::{self, InitOptions},
     manual::{self, ManualOptions},
     migrate::{self, MigrateOptions},
-    output::{print, print_text},
+    output::{print_lines, print_text},
     progress::Progress,
     recover::{self, RecoverOptions},
     show_config::{self, ShowConfigOptions},
@@ -169,15 +169,17 @@ pub fn run_program() -> ExitCode {
     }
     match command {
         Command::Configured(command) => run_configured(command, flags, &environment),
-        Command::Remote(command) => remote::run(&command, &environment),
+        Command::Remote(command) => match remote::run(&command, &environment) {
+            Ok(exit_code) => exit_code,
+            Err(failure) => ended(Err(failure)),
+        },
         Command::Init(options) => ended(init::init(&options)),
         Command::Completions(options) => {
-            print_text(&completions::completions(options, describe()));
-            ExitCode::SUCCESS
+            ended(print_text(&completions::completions(options, describe())))
         }
         Command::Man(options) => {
             let written = manual::write_pages(&options, describe());
-            ended(written.map(|line| print(vec![line])))
+            ended(written.and_then(|line| print_lines(&[line])))
         }
     }
 }
@@ -214,7 +216,7 @@ fn run_configured(
     }
     if let ConfiguredCommand::Config { options, .. } = command {
         let shown = show_config::show(options, &flags, environment);
-        return ended(shown.map(|text| print_text(text.as_bytes())));
+        return ended(shown.and_then(|text| print_text(&text)));
     }
     let (config, _exporting) = match start_logging(&flags, environment) {
         Ok(started) => started,
@@ -256,9 +258,13 @@ fn start_logging(
 
 async fn run(command: ConfiguredCommand, config: Config) -> Result<(), CommandFailure> {
     let progress = Progress::on_standard_error();
+    // If the output cannot be written, the command still goes on, and says so at its end.
+    let mut unwritten = Ok(());
     let mut tell = |line| {
         progress.erase();
-        print(vec![line]);
+        if let Err(failure) = print_lines(&[line]) {
+            unwritten = Err(failure);
+        }
     };
     let outcome = match command {
         ConfiguredCommand::Serve { .. } => serve(&config).await,
@@ -267,7 +273,9 @@ async fn run(command: ConfiguredCommand, config: Config) -> Result<(), CommandFa
         }
         ConfiguredCommand::Check { options, .. } => match options.name {
             None => until_signal(check::check(&config, &mut tell)).await,
-            Some(name) => check_name::check_name(&config, &name).map(print),
+            Some(name) => {
+                check_name::check_name(&config, &name).and_then(|lines| print_lines(&lines))
+            }
         },
         ConfiguredCommand::Apply { options, .. } => {
             until_signal(apply::apply(&config, &options, &progress, &mut tell)).await
@@ -279,6 +287,7 @@ async fn run(command: ConfiguredCommand, config: Config) -> Result<(), CommandFa
         ConfiguredCommand::Config { .. } => Ok(()),
     };
     progress.erase();
+    let outcome = outcome.and(unwritten);
     if let Err(failure) = &outcome {
         tracing::error!(target: TARGET, exit_code = failure.exit_code(), "{failure}");
     }

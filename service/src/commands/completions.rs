@@ -17,9 +17,9 @@ pub struct CompletionsOptions {
 }
 
 /// Returns the script of a shell for the command line that `description` describes.
-pub fn completions(options: CompletionsOptions, mut description: clap::Command) -> Vec<u8> {
+pub fn completions(options: CompletionsOptions, mut description: clap::Command) -> String {
     let name = description.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut description, name, &mut script);
-    script
+    String::from_utf8_lossy(&script).into_owned()
 }

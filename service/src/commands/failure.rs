@@ -3,9 +3,10 @@
 use odometer_store::StartError;
 use thiserror::Error;
 
+use super::output;
 use crate::config::ConfigError;
 
-/// The failure of a command: one line that says why, and an exit code.
+/// The failure of a command: one line that says why, and an exit code. It never has a token in it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{sentence}")]
 pub struct CommandFailure {
@@ -22,20 +23,21 @@ impl CommandFailure {
     const HELD: u8 = 75;
     const OTHER: u8 = 1;
 
-    /// Returns a failure that has no exit code of its own.
-    pub fn other(sentence: impl Into<String>) -> Self {
+    /// Returns a failure that has no exit code of its own. The sentence may contain what a replica
+    /// sent.
+    pub fn other(sentence: impl AsRef<str>) -> Self {
         Self {
             exit_code: Self::OTHER,
-            sentence: sentence.into(),
+            sentence: output::clean(sentence.as_ref()),
         }
     }
 
     /// Returns a failure because of a command line that is wrong by itself, whatever the
     /// configuration and the databases say.
-    pub fn usage(sentence: impl Into<String>) -> Self {
+    pub fn usage(sentence: impl AsRef<str>) -> Self {
         Self {
             exit_code: Self::USAGE,
-            sentence: sentence.into(),
+            ..Self::other(sentence)
         }
     }
 

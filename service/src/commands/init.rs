@@ -1,12 +1,12 @@
 //! `odometer init`: writes a configuration file with a comment on each key.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use super::failure::CommandFailure;
-use super::output::{print, print_text};
+use super::output::{print_lines, print_text};
 
 /// The file that `odometer init` writes: every key with its default, commented out.
 pub const TEXT: &str = include_str!("../config/odometer.toml");
@@ -35,11 +35,10 @@ pub struct InitOptions {
 /// The file exists, or cannot be written.
 pub fn init(options: &InitOptions) -> Result<(), CommandFailure> {
     if options.file.as_os_str() == "-" {
-        print_text(TEXT.as_bytes());
+        print_text(TEXT)
     } else {
-        print(vec![write_file(options)?]);
+        print_lines(&[write_file(options)?])
     }
-    Ok(())
 }
 
 /// Writes the configuration file. Returns the line that says so.
@@ -47,9 +46,12 @@ fn write_file(options: &InitOptions) -> Result<String, CommandFailure> {
     let file = options.file.display();
     let mut creation = OpenOptions::new();
     creation.write(true).create_new(true).mode(MODE);
-    let written = creation
-        .open(&options.file)
-        .and_then(|mut created| created.write_all(TEXT.as_bytes()));
+    let written = creation.open(&options.file).and_then(|mut created| {
+        created.write_all(TEXT.as_bytes()).inspect_err(|_| {
+            // Half a file would be in the way of the next attempt.
+            let _left = fs::remove_file(&options.file);
+        })
+    });
     match written {
         Ok(()) => Ok(format!(
             "{file} has every key with its default, commented out; change what you need"
@@ -67,7 +69,6 @@ fn write_file(options: &InitOptions) -> Result<String, CommandFailure> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

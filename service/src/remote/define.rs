@@ -8,12 +8,11 @@ use serde_json::{Map, Value};
 use ureq::http::Method;
 
 use super::facts;
-use super::failure::RemoteFailure;
 use super::options::ReplicaOptions;
-use super::output;
 use super::replica_client::{ApiCall, CallFailure, ReplicaClient};
 use super::replies::{DefinedSequence, ShownSequence};
 use super::{definition_diff, definition_fields, table};
+use crate::commands::{failure::CommandFailure, output};
 
 /// What to define.
 #[derive(Debug, Args)]
@@ -49,7 +48,10 @@ pub(crate) struct DefineOptions {
 ///
 /// # Errors
 /// The definition was refused, or its outcome is not known.
-pub(crate) fn define(client: &ReplicaClient, options: &DefineOptions) -> Result<(), RemoteFailure> {
+pub(crate) fn define(
+    client: &ReplicaClient,
+    options: &DefineOptions,
+) -> Result<(), CommandFailure> {
     let name = options.name.as_str();
     let mut fields = definition_fields::read(options.file.as_deref(), &options.fields)?;
     if options.confirm {
@@ -73,7 +75,7 @@ pub(crate) fn define(client: &ReplicaClient, options: &DefineOptions) -> Result<
         .sending(Value::Object(fields).to_string().into_bytes());
     let (defined, reply) = client.read::<DefinedSequence>(&call)?;
     if options.json {
-        return output::print(&reply.body);
+        return output::print_json(&reply.body);
     }
     let is_new = if options.dry_run {
         before.is_none()
@@ -88,7 +90,7 @@ pub(crate) fn define(client: &ReplicaClient, options: &DefineOptions) -> Result<
 fn present(
     client: &ReplicaClient,
     path: &[&str],
-) -> Result<Option<Map<String, Value>>, RemoteFailure> {
+) -> Result<Option<Map<String, Value>>, CommandFailure> {
     match client.read::<ShownSequence>(&ApiCall::get(path)) {
         Ok((present, _)) => Ok(Some(present.definition)),
         Err(CallFailure::Refused { code, .. }) if code == "sequence_not_found" => Ok(None),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Number, Value};
 
-use super::failure::RemoteFailure;
+use crate::commands::failure::CommandFailure;
 
 /// Fields whose values are JSON numbers. The API takes all other fields as strings.
 const NUMBERS: [&str; 9] = [
@@ -29,7 +29,7 @@ const NULLABLE: [&str; 3] = ["declared_rate", "limit", "layout"];
 pub(crate) fn read(
     file: Option<&Path>,
     given: &[String],
-) -> Result<Map<String, Value>, RemoteFailure> {
+) -> Result<Map<String, Value>, CommandFailure> {
     let mut fields = match file {
         Some(path) => in_file(path)?,
         None => Map::new(),
@@ -37,17 +37,17 @@ pub(crate) fn read(
     let mut seen: Vec<&str> = Vec::new();
     for field in given {
         let (path, value) = field.split_once('=').ok_or_else(|| {
-            RemoteFailure::usage(format!(
+            CommandFailure::usage(format!(
                 "{field}: write FIELD=VALUE, as in max=9999 or block.hold=1h"
             ))
         })?;
         if seen.contains(&path) {
             let sentence = format!("{path}: the field is given twice; keep one of the two");
-            return Err(RemoteFailure::usage(sentence));
+            return Err(CommandFailure::usage(sentence));
         }
         seen.push(path);
         insert(&mut fields, path, value)
-            .map_err(|problem| RemoteFailure::usage(format!("{path}: {problem}")))?;
+            .map_err(|problem| CommandFailure::usage(format!("{path}: {problem}")))?;
     }
     Ok(fields)
 }
@@ -90,9 +90,9 @@ fn value_of(path: &str, text: &str) -> Value {
     }
 }
 
-fn in_file(path: &Path) -> Result<Map<String, Value>, RemoteFailure> {
+fn in_file(path: &Path) -> Result<Map<String, Value>, CommandFailure> {
     let shown = path.display();
-    let refused = |problem: String| RemoteFailure::usage(format!("--file: {shown} {problem}"));
+    let refused = |problem: String| CommandFailure::usage(format!("--file: {shown} {problem}"));
     let content = fs::read_to_string(path).map_err(|error| {
         refused(format!(
             "cannot be read ({error}); correct its path or its permissions"

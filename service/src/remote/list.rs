@@ -4,12 +4,11 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::facts::Traits;
-use super::failure::RemoteFailure;
 use super::options::ReplicaOptions;
-use super::output;
 use super::replica_client::{ApiCall, ReplicaClient};
 use super::replies::{ListedPage, ListedSequence};
 use super::table::{self, Side};
+use crate::commands::{failure::CommandFailure, output};
 
 /// How many sequences are asked for at once: the most that the API gives.
 const PAGE: u32 = 1000;
@@ -33,7 +32,7 @@ pub(crate) struct ListOptions {
 ///
 /// # Errors
 /// The replica cannot list them.
-pub(crate) fn list(client: &ReplicaClient, options: &ListOptions) -> Result<(), RemoteFailure> {
+pub(crate) fn list(client: &ReplicaClient, options: &ListOptions) -> Result<(), CommandFailure> {
     let path = ["v1", "sequences"];
     let mut after: Option<String> = None;
     let mut has_head = false;
@@ -44,7 +43,7 @@ pub(crate) fn list(client: &ReplicaClient, options: &ListOptions) -> Result<(), 
             .with("limit", Some(PAGE));
         let (page, reply) = client.read::<ListedPage>(&call)?;
         if options.json {
-            output::print(&reply.body)?;
+            output::print_json(&reply.body)?;
         } else if !page.sequences.is_empty() {
             output::print_lines(&lines(&page.sequences, !has_head))?;
             has_head = true;

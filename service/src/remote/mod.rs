@@ -17,12 +17,10 @@ mod define;
 mod definition_diff;
 mod definition_fields;
 mod facts;
-mod failure;
 mod figures;
 mod list;
 mod next;
 mod options;
-mod output;
 mod replica_client;
 mod replies;
 mod screen;
@@ -35,9 +33,9 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::commands::failure::CommandFailure;
 use crate::config::Environment;
 use define::DefineOptions;
-use failure::RemoteFailure;
 use list::ListOptions;
 use next::NextOptions;
 use replica_client::ReplicaClient;
@@ -82,20 +80,13 @@ pub(crate) enum RemoteCommand {
 }
 
 /// Runs a command, and returns the exit code of the process.
-pub(crate) fn run(command: &RemoteCommand, environment: &Environment) -> ExitCode {
-    match carry_out(command, environment) {
-        Ok(exit_code) => exit_code,
-        Err(failure) => {
-            eprintln!("odometer: {failure}");
-            ExitCode::from(failure.exit_code())
-        }
-    }
-}
-
-fn carry_out(
+///
+/// # Errors
+/// The replica refuses the call, or cannot be called, or standard output cannot be written.
+pub(crate) fn run(
     command: &RemoteCommand,
     environment: &Environment,
-) -> Result<ExitCode, RemoteFailure> {
+) -> Result<ExitCode, CommandFailure> {
     let replica = match command {
         RemoteCommand::Next(NextOptions { replica, .. })
         | RemoteCommand::List(ListOptions { replica, .. })

@@ -4,11 +4,10 @@ use clap::Args;
 use odometer_core::name::SequenceName;
 use ureq::http::Method;
 
-use super::failure::RemoteFailure;
 use super::options::ReplicaOptions;
-use super::output;
 use super::replica_client::{ApiCall, ReplicaClient};
 use super::replies::TakenReply;
+use crate::commands::{failure::CommandFailure, output};
 
 const IF_SILENT: &str =
     "Numbers may be used up: if you run the command again, you get different ones.";
@@ -40,7 +39,7 @@ pub(crate) struct NextOptions {
 ///
 /// # Errors
 /// No number was taken, or that is not known.
-pub(crate) fn next(client: &ReplicaClient, options: &NextOptions) -> Result<(), RemoteFailure> {
+pub(crate) fn next(client: &ReplicaClient, options: &NextOptions) -> Result<(), CommandFailure> {
     let path = ["v1", "sequences", options.name.as_str(), "next"];
     let call = ApiCall::acting(Method::POST, &path, IF_SILENT)
         .with("count", options.count)
@@ -48,7 +47,7 @@ pub(crate) fn next(client: &ReplicaClient, options: &NextOptions) -> Result<(), 
         .with("contiguous", options.contiguous.then_some(true));
     let (taken, reply) = client.read::<TakenReply>(&call)?;
     if options.json {
-        return output::print(&reply.body);
+        return output::print_json(&reply.body);
     }
     let ids = match taken {
         TakenReply::Batch { ids } => ids,

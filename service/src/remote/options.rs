@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use url::Url;
 
-use super::failure::RemoteFailure;
+use crate::commands::failure::CommandFailure;
 use crate::config::{Environment, Secret};
 
 /// The replica that is called if none is named: one with the default of `listen`.
@@ -45,7 +45,7 @@ impl ReplicaOptions {
     pub(crate) fn settle(
         &self,
         environment: &Environment,
-    ) -> Result<ReplicaSettings, RemoteFailure> {
+    ) -> Result<ReplicaSettings, CommandFailure> {
         let url = match &self.url {
             Some(url) => checked(url, "--url")?,
             None => match text(environment, "ODOMETER_URL")? {
@@ -60,14 +60,14 @@ impl ReplicaOptions {
         })
     }
 
-    fn token(&self, environment: &Environment) -> Result<Option<Secret>, RemoteFailure> {
+    fn token(&self, environment: &Environment) -> Result<Option<Secret>, CommandFailure> {
         if let Some(path) = &self.token_file {
             return token_in(path, "--token-file").map(Some);
         }
         let token = text(environment, "ODOMETER_TOKEN")?;
         let file = text(environment, "ODOMETER_TOKEN_FILE")?;
         match (token, file) {
-            (Some(_), Some(_)) => Err(RemoteFailure::usage(
+            (Some(_), Some(_)) => Err(CommandFailure::usage(
                 "ODOMETER_TOKEN_FILE: ODOMETER_TOKEN is given as well; keep one of the two",
             )),
             (Some(token), None) => sendable(token, "ODOMETER_TOKEN").map(Some),
@@ -78,12 +78,12 @@ impl ReplicaOptions {
 }
 
 /// Returns the value of a variable, or `None` if it is not set or empty.
-fn text(environment: &Environment, name: &str) -> Result<Option<String>, RemoteFailure> {
+fn text(environment: &Environment, name: &str) -> Result<Option<String>, CommandFailure> {
     let Some(value) = environment.get(name) else {
         return Ok(None);
     };
     let value = value.to_str().ok_or_else(|| {
-        RemoteFailure::usage(format!(
+        CommandFailure::usage(format!(
             "{name}: its value is not UTF-8; set it to a text in UTF-8"
         ))
     })?;
@@ -91,10 +91,10 @@ fn text(environment: &Environment, name: &str) -> Result<Option<String>, RemoteF
 }
 
 /// Checks the URL of a replica. The message does not repeat the URL, which may have a password.
-fn checked(given: &str, origin: &str) -> Result<Url, RemoteFailure> {
+fn checked(given: &str, origin: &str) -> Result<Url, CommandFailure> {
     let refused = |problem: &str| {
         let sentence = format!("{origin}: {problem}; write it as http://HOST:PORT");
-        Err(RemoteFailure::usage(sentence))
+        Err(CommandFailure::usage(sentence))
     };
     let url = match Url::parse(given) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => url,
@@ -109,9 +109,9 @@ fn checked(given: &str, origin: &str) -> Result<Url, RemoteFailure> {
     Ok(url)
 }
 
-fn token_in(path: &Path, origin: &str) -> Result<Secret, RemoteFailure> {
+fn token_in(path: &Path, origin: &str) -> Result<Secret, CommandFailure> {
     let content = fs::read_to_string(path).map_err(|error| {
-        RemoteFailure::usage(format!(
+        CommandFailure::usage(format!(
             "{origin}: {} cannot be read ({error}); correct its path or its permissions",
             path.display()
         ))
@@ -122,17 +122,17 @@ fn token_in(path: &Path, origin: &str) -> Result<Secret, RemoteFailure> {
             "{origin}: {} is empty; write the token into it",
             path.display()
         );
-        return Err(RemoteFailure::usage(sentence));
+        return Err(CommandFailure::usage(sentence));
     }
     sendable(token.to_owned(), origin)
 }
 
 /// Checks that a header of HTTP can have the token.
-fn sendable(token: String, origin: &str) -> Result<Secret, RemoteFailure> {
+fn sendable(token: String, origin: &str) -> Result<Secret, CommandFailure> {
     if token.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return Ok(Secret::new(token));
     }
-    Err(RemoteFailure::usage(format!(
+    Err(CommandFailure::usage(format!(
         "{origin}: the token has a character that no HTTP header can have; use printable ASCII"
     )))
 }
@@ -153,7 +153,7 @@ mod tests {
     fn settled(
         arguments: &[&str],
         variables: &[(&str, &str)],
-    ) -> Result<ReplicaSettings, RemoteFailure> {
+    ) -> Result<ReplicaSettings, CommandFailure> {
         let arguments = ["given"].iter().chain(arguments);
         let given = Given::try_parse_from(arguments).unwrap();
         given

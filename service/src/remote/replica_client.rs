@@ -13,9 +13,9 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, Error, Timeout};
 use url::Url;
 
-use super::failure::RemoteFailure;
 use super::options::ReplicaSettings;
 use super::replies::ProblemReply;
+use crate::commands::failure::CommandFailure;
 use crate::config::Secret;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -101,12 +101,12 @@ pub(crate) enum CallFailure {
     /// The replica said no, with this code.
     Refused {
         code: String,
-        said: RemoteFailure,
+        said: CommandFailure,
     },
-    Other(RemoteFailure),
+    Other(CommandFailure),
 }
 
-impl From<CallFailure> for RemoteFailure {
+impl From<CallFailure> for CommandFailure {
     fn from(failure: CallFailure) -> Self {
         match failure {
             CallFailure::Refused { said, .. } | CallFailure::Other(said) => said,
@@ -119,7 +119,7 @@ impl ReplicaClient {
     ///
     /// # Errors
     /// The trusted certificates cannot be read.
-    pub(crate) fn new(settings: &ReplicaSettings) -> Result<Self, RemoteFailure> {
+    pub(crate) fn new(settings: &ReplicaSettings) -> Result<Self, CommandFailure> {
         let mut tls = TlsConfig::builder();
         if settings.url.scheme() == "https" {
             let trusted = match &settings.ca {
@@ -216,7 +216,7 @@ impl ReplicaClient {
         url
     }
 
-    fn refusal(&self, problem: &ProblemReply, headers: &HeaderMap) -> RemoteFailure {
+    fn refusal(&self, problem: &ProblemReply, headers: &HeaderMap) -> CommandFailure {
         let ProblemReply { detail, code } = problem;
         let mut sentence = format!("{detail} ({code})");
         if let Some(seconds) = header(headers, "retry-after") {
@@ -229,39 +229,39 @@ impl ReplicaClient {
                 "; the token that was sent is not the right one"
             });
         }
-        RemoteFailure::new(sentence)
+        CommandFailure::other(sentence)
     }
 
     /// Says that something else than Odometer answers.
-    fn is_another(&self, status: u16, headers: Option<&HeaderMap>) -> RemoteFailure {
+    fn is_another(&self, status: u16, headers: Option<&HeaderMap>) -> CommandFailure {
         let redirect = headers.and_then(|headers| header(headers, "location"));
         let what = match redirect {
             Some(place) => format!("a redirect to {place}, which is not followed"),
             None => format!("a reply of status {status} that is not Odometer's"),
         };
-        RemoteFailure::new(format!(
+        CommandFailure::other(format!(
             "{} gave {what}; correct --url or ODOMETER_URL",
             self.base
         ))
     }
 
     /// Says that no reply came, and whether the request may have been carried out.
-    fn silent(&self, error: &Error, call: &ApiCall<'_>) -> RemoteFailure {
+    fn silent(&self, error: &Error, call: &ApiCall<'_>) -> CommandFailure {
         let base = &self.base;
         if is_before_the_request(error) {
             let why = why(error);
-            return RemoteFailure::new(format!(
+            return CommandFailure::other(format!(
                 "{base} cannot be reached ({why}); start a replica there with `odometer serve`, or \
                  name another one by --url or ODOMETER_URL"
             ));
         }
         if let Some(why) = certificate_refused(error) {
-            return RemoteFailure::new(format!(
+            return CommandFailure::other(format!(
                 "{base} has a certificate that is not trusted ({why}); name the right one by --ca"
             ));
         }
         let (why, if_silent) = (why(error), call.if_silent);
-        RemoteFailure::new(format!("{base} gave no whole reply ({why}). {if_silent}"))
+        CommandFailure::other(format!("{base} gave no whole reply ({why}). {if_silent}"))
     }
 }
 
@@ -327,8 +327,8 @@ fn why(error: &Error) -> String {
     }
 }
 
-fn certificates_in(file: &Path) -> Result<Vec<Certificate<'static>>, RemoteFailure> {
-    let refused = |problem: String| RemoteFailure::usage(format!("--ca: {problem}"));
+fn certificates_in(file: &Path) -> Result<Vec<Certificate<'static>>, CommandFailure> {
+    let refused = |problem: String| CommandFailure::usage(format!("--ca: {problem}"));
     let shown = file.display();
     let content = fs::read(file).map_err(|error| {
         refused(format!(
@@ -350,10 +350,10 @@ fn certificates_in(file: &Path) -> Result<Vec<Certificate<'static>>, RemoteFailu
     Ok(found)
 }
 
-fn certificates_of_the_system() -> Result<Vec<Certificate<'static>>, RemoteFailure> {
+fn certificates_of_the_system() -> Result<Vec<Certificate<'static>>, CommandFailure> {
     let loaded = rustls_native_certs::load_native_certs();
     if loaded.certs.is_empty() {
-        return Err(RemoteFailure::new(
+        return Err(CommandFailure::other(
             "this system has no trusted certificates that can be read; install ca-certificates, or \
              name a file by --ca",
         ));

@@ -4,8 +4,8 @@ use std::io::{self, Write as _};
 
 use rustix::termios;
 
-use super::failure::RemoteFailure;
-use super::{output, table};
+use super::table;
+use crate::commands::{failure::CommandFailure, output};
 
 /// Goes to the terminal's other screen, and hides the cursor.
 const OPEN: &str = "\x1b[?1049h\x1b[?25l";
@@ -35,7 +35,7 @@ impl Screen {
     ///
     /// # Errors
     /// The terminal cannot be written.
-    pub(crate) fn open() -> Result<Self, RemoteFailure> {
+    pub(crate) fn open() -> Result<Self, CommandFailure> {
         let screen = Self(());
         write(OPEN)?;
         Ok(screen)
@@ -45,7 +45,7 @@ impl Screen {
     ///
     /// # Errors
     /// The terminal cannot be written.
-    pub(crate) fn draw(&mut self, lines: &[String]) -> Result<(), RemoteFailure> {
+    pub(crate) fn draw(&mut self, lines: &[String]) -> Result<(), CommandFailure> {
         write(&drawn(lines, size()))
     }
 }
@@ -68,8 +68,13 @@ fn size() -> TerminalSize {
 }
 
 fn drawn(lines: &[String], size: TerminalSize) -> String {
-    let shown = lines.iter().take(size.n_rows);
-    let shown = shown.map(|line| {
+    let mut shown = lines.to_vec();
+    if lines.len() > size.n_rows {
+        let n_shown = size.n_rows.saturating_sub(1);
+        shown.truncate(n_shown);
+        shown.push(format!("… {} more lines", lines.len() - n_shown));
+    }
+    let shown = shown.iter().map(|line| {
         let line = table::cut(&output::clean(line), size.n_columns);
         format!("{line}{CLEAR_REST_OF_LINE}")
     });
@@ -78,12 +83,12 @@ fn drawn(lines: &[String], size: TerminalSize) -> String {
     format!("{TO_THE_TOP}{}{CLEAR_REST}", shown.join("\r\n"))
 }
 
-fn write(text: &str) -> Result<(), RemoteFailure> {
+fn write(text: &str) -> Result<(), CommandFailure> {
     let mut output = io::stdout().lock();
     let written = output.write_all(text.as_bytes());
     written
         .and_then(|()| output.flush())
-        .map_err(|error| RemoteFailure::new(format!("the terminal cannot be written ({error})")))
+        .map_err(|error| CommandFailure::other(format!("the terminal cannot be written ({error})")))
 }
 
 #[cfg(test)]
@@ -95,9 +100,18 @@ mod tests {
         let lines = ["first line", "\u{1b}second", "third"].map(str::to_owned);
         let size = TerminalSize {
             n_columns: 6,
+            n_rows: 3,
+        };
+        let first = "\u{1b}[Hfirst…\u{1b}[K\r\n";
+        let expected = format!("{first}\u{fffd}seco…\u{1b}[K\r\nthird\u{1b}[K\u{1b}[J");
+        assert_eq!(drawn(&lines, size), expected);
+
+        let size = TerminalSize {
+            n_columns: 14,
             n_rows: 2,
         };
-        let expected = "\u{1b}[Hfirst…\u{1b}[K\r\n\u{fffd}seco…\u{1b}[K\u{1b}[J";
+        let first = "\u{1b}[Hfirst line\u{1b}[K\r\n";
+        let expected = format!("{first}… 2 more lines\u{1b}[K\u{1b}[J");
         assert_eq!(drawn(&lines, size), expected);
     }
 }

@@ -6,13 +6,12 @@ use odometer_core::name::SequenceName;
 
 use super::definition_diff;
 use super::facts::{self, Traits};
-use super::failure::RemoteFailure;
 use super::figures::{self, NOTHING};
 use super::options::ReplicaOptions;
-use super::output;
 use super::replica_client::{ApiCall, ReplicaClient};
 use super::replies::{RunwayLeft, SequenceInMemory, ShownSequence, ShownStore, WatchedName};
 use super::table;
+use crate::commands::{failure::CommandFailure, output};
 
 /// Which sequence to show.
 #[derive(Debug, Args)]
@@ -37,13 +36,13 @@ pub(crate) struct ShowOptions {
 ///
 /// # Errors
 /// The replica cannot show it.
-pub(crate) fn show(client: &ReplicaClient, options: &ShowOptions) -> Result<(), RemoteFailure> {
+pub(crate) fn show(client: &ReplicaClient, options: &ShowOptions) -> Result<(), CommandFailure> {
     let name = options.name.as_str();
     let path = ["v1", "sequences", name];
     let call = ApiCall::get(&path).with("period", options.period.as_ref());
     let (shown, reply) = client.read::<ShownSequence>(&call)?;
     if options.json {
-        return output::print(&reply.body);
+        return output::print_json(&reply.body);
     }
     let path = ["v1", "replica", "sequences", name];
     let call = ApiCall::get(&path).with("period", options.period.as_ref());

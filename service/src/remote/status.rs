@@ -7,14 +7,13 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::facts::{self, Urgency};
-use super::failure::RemoteFailure;
 use super::figures::{self, NOTHING};
 use super::options::ReplicaOptions;
-use super::output;
 use super::replica_client::{ApiCall, ReplicaClient};
 use super::replies::{RunningReplica, SequenceInMemory};
 use super::table::{self, Side};
 use super::top::{self, MemoryView};
+use crate::commands::{failure::CommandFailure, output};
 
 /// The most lines about sequences that need attention.
 const MAX_WARNINGS: usize = 20;
@@ -36,10 +35,10 @@ pub(crate) struct StatusOptions {
 pub(crate) fn status(
     client: &ReplicaClient,
     options: &StatusOptions,
-) -> Result<ExitCode, RemoteFailure> {
+) -> Result<ExitCode, CommandFailure> {
     let (replica, reply) = client.read::<RunningReplica>(&ApiCall::get(&["v1", "replica"]))?;
     if options.json {
-        output::print(&reply.body)?;
+        output::print_json(&reply.body)?;
     } else {
         let memory = top::memory(client)?;
         output::print_lines(&lines(&replica, &memory, Timestamp::now()))?;

@@ -10,15 +10,14 @@ use odometer_core::duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::facts;
-use super::failure::RemoteFailure;
 use super::figures;
 use super::options::ReplicaOptions;
-use super::output;
 use super::replica_client::{ApiCall, ReplicaClient};
 use super::replies::{MemoryPage, RunningReplica, SequenceInMemory};
 use super::screen::Screen;
 use super::status;
 use super::table::{self, Side};
+use crate::commands::{failure::CommandFailure, output};
 
 /// How many sequences are asked for at once: the most that the API gives.
 const PAGE: u32 = 1000;
@@ -75,7 +74,7 @@ fn every(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// The replica cannot be asked.
-pub(crate) fn memory(client: &ReplicaClient) -> Result<MemoryView, RemoteFailure> {
+pub(crate) fn memory(client: &ReplicaClient) -> Result<MemoryView, CommandFailure> {
     let path = ["v1", "replica", "sequences"];
     let mut sequences = Vec::new();
     let mut after = None;
@@ -100,7 +99,7 @@ pub(crate) fn memory(client: &ReplicaClient) -> Result<MemoryView, RemoteFailure
 ///
 /// # Errors
 /// The replica cannot be asked at first, or the terminal cannot be written.
-pub(crate) fn top(client: ReplicaClient, options: &TopOptions) -> Result<(), RemoteFailure> {
+pub(crate) fn top(client: ReplicaClient, options: &TopOptions) -> Result<(), CommandFailure> {
     if options.once || !io::stdout().is_terminal() {
         return output::print_lines(&picture(&client, options.by)?);
     }
@@ -108,7 +107,7 @@ pub(crate) fn top(client: ReplicaClient, options: &TopOptions) -> Result<(), Rem
         .enable_all()
         .build();
     let runtime = started.map_err(|error| {
-        RemoteFailure::new(format!("the picture cannot be refreshed ({error})"))
+        CommandFailure::other(format!("the picture cannot be refreshed ({error})"))
     })?;
     let outcome = runtime.block_on(refresh(client, options));
     // A call that is under way need not end before the process.
@@ -118,7 +117,7 @@ pub(crate) fn top(client: ReplicaClient, options: &TopOptions) -> Result<(), Rem
 
 /// Draws one picture after the other until a signal comes. A replica that is away later is no
 /// reason to end: the picture says so.
-async fn refresh(client: ReplicaClient, options: &TopOptions) -> Result<(), RemoteFailure> {
+async fn refresh(client: ReplicaClient, options: &TopOptions) -> Result<(), CommandFailure> {
     let mut ends = Ends::listen()?;
     let mut screen: Option<Screen> = None;
     let by = options.by;
@@ -129,7 +128,7 @@ async fn refresh(client: ReplicaClient, options: &TopOptions) -> Result<(), Remo
             () = ends.come() => return Ok(()),
             looked = looking => looked,
         };
-        let looked = looked.map_err(|error| RemoteFailure::new(error.to_string()))?;
+        let looked = looked.map_err(|error| CommandFailure::other(error.to_string()))?;
         let lines = match (looked, &screen) {
             (Ok(lines), _) => lines,
             (Err(failure), None) => return Err(failure),
@@ -151,10 +150,10 @@ async fn refresh(client: ReplicaClient, options: &TopOptions) -> Result<(), Remo
 struct Ends([Signal; 3]);
 
 impl Ends {
-    fn listen() -> Result<Self, RemoteFailure> {
+    fn listen() -> Result<Self, CommandFailure> {
         let listen = |kind| {
             let failed = |error| format!("signals cannot be received ({error})");
-            signal(kind).map_err(|error| RemoteFailure::new(failed(error)))
+            signal(kind).map_err(|error| CommandFailure::other(failed(error)))
         };
         Ok(Self([
             listen(SignalKind::interrupt())?,
@@ -173,7 +172,7 @@ impl Ends {
     }
 }
 
-fn picture(client: &ReplicaClient, by: SortColumn) -> Result<Vec<String>, RemoteFailure> {
+fn picture(client: &ReplicaClient, by: SortColumn) -> Result<Vec<String>, CommandFailure> {
     let (replica, _) = client.read::<RunningReplica>(&ApiCall::get(&["v1", "replica"]))?;
     let view = memory(client)?;
     Ok(lines(&replica, view, by, Timestamp::now()))
