@@ -329,6 +329,11 @@ impl Database {
         self.contact() == Contact::Up
     }
 
+    /// Returns whether the database answers and has not gone back to an earlier state.
+    pub(crate) fn can_reserve(&self) -> bool {
+        self.is_up() && !self.heartbeat.has_gone_back()
+    }
+
     /// Returns the state of the database, as callers see it.
     pub(crate) fn health(&self) -> DatabaseHealth {
         DatabaseHealth {

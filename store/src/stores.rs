@@ -297,6 +297,13 @@ impl Stores {
         index.map_or_else(|| self.contact(), |index| self.at(index).contact())
     }
 
+    /// Returns whether the store of this name could reserve a block now, as far as this process
+    /// knows. No server is asked.
+    pub fn can_reserve(&self, store: &str) -> bool {
+        let store = self.index_of(store).map(|index| self.at(index));
+        store.is_some_and(|it| it.databases().any(|database| database.can_reserve()))
+    }
+
     /// Returns the cause of a statement that failed, in a sentence, and forgets all causes. If there
     /// are several databases, the sentence names the database. `None` if no statement failed since
     /// the last call.

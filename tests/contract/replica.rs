@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Backend, Client, Program, Server, TestDatabase, run, wait};
+use crate::support::{Backend, Client, Link, Program, Proxy, Server, TestDatabase, run, wait};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -237,5 +237,46 @@ fn memory_tells_also_while_the_database_is_away() {
             (rates.filter(|rate| *rate > 0.0).count() >= 2).then_some(())
         })
         .await;
+    });
+}
+
+#[test]
+fn what_has_just_become_busy_warms_up_unless_its_database_is_away() {
+    run(async {
+        let server = Server::shared(Backend::Postgres).await;
+        let proxy = Proxy::to(server.port()).await;
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        let program = Program::options()
+            .database(&database.url_through(&proxy, server))
+            .start_ready()
+            .await;
+        let client = program.client();
+        client.next("busy").await;
+        // Its average takes minutes to catch up, so its blocks are too short all the while.
+        let taking = tokio::spawn({
+            let client = program.client();
+            async move {
+                loop {
+                    let path = "/v1/sequences/busy/next?count=2";
+                    assert_eq!(client.post(path).await.expect("a reply").status, 200);
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        });
+        for (link, warms_up) in [(Link::Whole, true), (Link::Cut, false), (Link::Whole, true)] {
+            proxy.set(link);
+            let when = format!("{link:?}");
+            wait::until(&when, LIMIT, async || {
+                let replica = read(&client, "/v1/replica").await;
+                let is_up = &replica["stores"][0]["databases"][0]["up"];
+                let live = read(&client, "/v1/replica/sequences/busy").await["live"].take();
+                let is_short = live["reserve_seconds"].as_f64()? < live["hold_seconds"].as_f64()?;
+                let is_as_expected = *is_up == warms_up && live["warming_up"] == warms_up;
+                (is_short && is_as_expected).then_some(())
+            })
+            .await;
+        }
+        assert!(!taking.is_finished(), "busy is at rest");
+        taking.abort();
     });
 }

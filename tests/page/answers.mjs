@@ -46,11 +46,6 @@ async function figures(window, base) {
     await visit(page, base, 'sequences/busy');
     await until('it warms up on its page', async () => / · warming up$/.test(await tile(page, 'Reserve').textContent()));
     check((await tile(page, 'Reserve').getAttribute('data-look')) === 'warming', 'its colour on its page');
-    // While no larger block can come, what is short is low.
-    await page.route(at('replica'), (route) => withDatabases(route, (database) => [{ ...database, up: false }]));
-    await until('without a database it is low', async () => / · low$/.test(await tile(page, 'Reserve').textContent()));
-    await page.unroute(at('replica'));
-    await until('with one it warms up again', async () => / · warming up$/.test(await tile(page, 'Reserve').textContent()));
   });
   await window.step('what left the memory has no figures of before', async (page) => {
     await visit(page, base, 'sequences/short');

@@ -120,11 +120,12 @@ impl Shared {
         let definition = head.definition();
         let key = asked_for(name, period, &definition)?;
         let period_issuers = head.periods().map(PeriodDirectory::period_issuers);
-        let state = match &period_issuers {
+        let mut state = match &period_issuers {
             // Without a named key, show the sums of all keys: no key is the present one.
             Some(period_issuers) if key.period.is_none() => sum_of(period_issuers),
             _ => self.status_of(&key),
         };
+        state.warming_up &= self.store.can_reserve(definition.store.as_str());
         Ok(LiveSequence {
             name: name.clone(),
             n_periods: period_issuers.map(|period_issuers| period_issuers.len()),

@@ -162,6 +162,7 @@ pub(crate) struct LiveSequenceReply {
     reserve_seconds: Option<f64>,
     /// Whether the numbers in memory last for less than `hold_seconds` only because the sequence
     /// has just become busy. Its blocks were sized for a lower rate, and the next ones are larger.
+    /// While the database is away no larger block can come, and this is false.
     #[schema(example = false)]
     warming_up: bool,
     /// How long the numbers in memory should last at least: `block.hold` of the definition.

@@ -57,12 +57,7 @@ impl Member {
 
     /// Says whether the member is asked.
     pub(crate) fn is_well(&self) -> bool {
-        !*self.is_passed_over.borrow() && self.is_up()
-    }
-
-    /// Says whether the member answers, as far as its own monitor knows, and has not gone back.
-    fn is_up(&self) -> bool {
-        self.database.is_up() && !self.database.heartbeat.has_gone_back()
+        !*self.is_passed_over.borrow() && self.database.can_reserve()
     }
 
     /// Returns how often the member was passed over, or recovered. What was known of its counters
@@ -113,7 +108,7 @@ impl Member {
     async fn answers(&self) -> bool {
         let until = Instant::now() + LOOK;
         let look = |database| async move { installation_id::read(&database).await };
-        self.is_up() && self.database.connection.run(until, look).await.is_ok()
+        self.database.can_reserve() && self.database.connection.run(until, look).await.is_ok()
     }
 }
 

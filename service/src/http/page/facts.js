@@ -36,18 +36,11 @@ export function lookOfReserve({ kind, reserve_seconds: seconds, rate, hold_secon
   return seconds !== null && rate >= 0.1 && seconds < wanted ? 'warn' : null;
 }
 
-/** Whether any database of a store answers. */
-export function isUp(replica, store) {
-  const found = replica?.stores.find(({ name }) => name === store);
-  return found?.databases.some((database) => database.up && !database.went_back) ?? false;
-}
-
 /** Shows for how long memory lasts: in the list as on a page of its own; of what is retired, nothing does. */
-export function showReserve(node, live, isStoreUp) {
+export function showReserve(node, live) {
   const isKnown = live !== null && !live.retired && live.reserve_seconds !== null;
   const isShort = isKnown && lookOfReserve(live) !== null;
-  // While the store is away, no larger block comes.
-  const look = !isShort ? null : live.warming_up && isStoreUp ? 'warming' : 'warn';
+  const look = !isShort ? null : live.warming_up ? 'warming' : 'warn';
   put(node, isKnown ? withWord(duration(live.reserve_seconds), look) : NOTHING);
   set(node, 'data-look', look);
 }

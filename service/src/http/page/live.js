@@ -7,8 +7,7 @@ import { count, plural, rate } from './format.js';
 import { kept } from './kept.js';
 import { withMeaning } from './words.js';
 
-/** `isUp` says of a store whether any of its databases answers. */
-export function liveTable(isUp) {
+export function liveTable() {
   const body = h('tbody', { role: 'rowgroup' });
   const headings = {
     reserve: h('th', { scope: 'col', class: 'number' }, withMeaning('Reserve')),
@@ -22,7 +21,7 @@ export function liveTable(isUp) {
       h('th', { scope: 'col', class: 'number' }, withMeaning('Rate')),
       headings.reserve, headings.runway)),
     body);
-  const showRows = kept(body, (name) => row(name, isUp));
+  const showRows = kept(body, row);
   // On a telephone the line of headings is not there.
   const narrow = h('p', { class: 'words-of-list only-narrow' },
     ['Block', 'Rate', 'Reserve', 'Runway'].map((word) => h('span', {}, withMeaning(word))));
@@ -56,7 +55,7 @@ export function liveTable(isUp) {
   };
 }
 
-function row(name, isUp) {
+function row(name) {
   const left = bar();
   const marks = chips();
   const leftText = h('span', { class: 'left' });
@@ -79,7 +78,7 @@ function row(name, isUp) {
       }
       put(leftText, leftOf(sequence));
       put(rateCell, rate(sequence.rate));
-      showReserve(reserve, sequence, isUp(sequence.store));
+      showReserve(reserve, sequence);
       showRunway(runway, sequence.runway, outlasts(sequence));
     },
   };

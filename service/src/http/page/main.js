@@ -85,8 +85,10 @@ async function lookOnce(current) {
     seen.replica = known;
     seen.version ??= known.version;
     seen.databaseUp = known.stores.flatMap((store) => store.databases).some((database) => database.up);
-    seen.shortest = await askShortest(storesAway(known));
-    await current.refresh();
+    await Promise.all([
+      current.refresh(),
+      askShortest(storesAway(known)).then((shortest) => { seen.shortest = shortest; }),
+    ]);
     heard(null);
   } catch (error) {
     heard(error);

@@ -34,7 +34,7 @@ export function shortestReserve() {
   };
 }
 
-/** The sequence in use whose reserve is the shortest; null where none of these stores is in use. */
+/** The sequence in use whose reserve is the shortest; null if these stores have none, undefined if too many were looked at to know. */
 async function shortest(stores) {
   let found = null;
   let after = null;
@@ -46,11 +46,11 @@ async function shortest(stores) {
       found = inUse;
     }
     if (next === null) {
-      break;
+      return found;
     }
     after = next;
   }
-  return found;
+  return found ?? undefined;
 }
 
 /** What is wrong: the colour, the sentences, and where memory counts, how long it lasts. */
@@ -101,6 +101,9 @@ function noteOfAway(known, databases, shortest) {
 }
 
 function leftOf(shortest) {
+  if (shortest === undefined) {
+    return '';
+  }
   if (shortest === null) {
     return 'No sequence that is in use depends on it now.';
   }

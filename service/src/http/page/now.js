@@ -8,8 +8,8 @@ import { withMeaning } from './words.js';
 /** The word that explains a title, where they differ. */
 const WORDS = { 'Rate, smoothed': 'Rate' };
 
-/** `isStoreUp` says whether the database of a store answers; the nodes are kept and only written over, so that focus and selection stay. */
-export function nowCard(isStoreUp) {
+/** The nodes are kept and only written over, so that focus and selection stay. */
+export function nowCard() {
   const tiles = {};
   const current = heldBlock();
   const next = heldBlock();
@@ -66,7 +66,7 @@ export function nowCard(isStoreUp) {
     },
     showLive(live, described, isOfAllKeys) {
       showTiles(live, live.remaining);
-      showReserve(tiles.Reserve, live, isStoreUp(live.store));
+      showReserve(tiles.Reserve, live);
       explainReserve();
       showRunway(tiles.Runway, live.runway ?? described, outlasts(live));
       showHeld(live, isOfAllKeys);

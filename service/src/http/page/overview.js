@@ -3,7 +3,6 @@
 import { CREATION, Refusal, SOON_MS, call, report, withQuery } from './api.js';
 import { h, put } from './dom.js';
 import { plural, rate } from './format.js';
-import { isUp } from './facts.js';
 import { liveTable } from './live.js';
 import { othersCard } from './others.js';
 import { replicaCard } from './replica.js';
@@ -36,7 +35,7 @@ export function overview(seen, look) {
   // No name has a space at its ends.
   const wantedNow = () => filter.value.trim();
   const replica = replicaCard();
-  const table = liveTable((store) => isUp(seen.replica, store));
+  const table = liveTable();
   const others = othersCard(seen, wantedNow);
   const greeting = welcome();
   const empty = h('p', { class: 'empty' });

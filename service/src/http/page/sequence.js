@@ -5,7 +5,7 @@ import { explain, raise, take } from './actions.js';
 import { TIMES, chart } from './chart.js';
 import { definitionOf } from './definition.js';
 import { chips, h, put } from './dom.js';
-import { chipsOf, isUp, journal } from './facts.js';
+import { chipsOf, journal } from './facts.js';
 import { durationsUpTo, rate } from './format.js';
 import { lifecycle } from './lifecycle.js';
 import { nowCard } from './now.js';
@@ -17,7 +17,7 @@ export function sequence(seen, name, period, look) {
   const marks = chips();
   const description = h('p', { class: 'description' });
   const problem = h('p', { class: 'error', role: 'status', 'aria-live': 'polite' });
-  const now = nowCard((store) => isUp(seen.replica, store));
+  const now = nowCard();
   const rates = chart('Numbers a second', () => rate);
   const reserves = chart('Reserve', durationsUpTo, TIMES);
   const minutes = h('section', { class: 'card charts', 'aria-label': 'The last minutes, on this replica' }, rates.node, reserves.node);
