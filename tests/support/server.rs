@@ -206,6 +206,22 @@ impl Server {
         keeper::has_ended(number);
     }
 
+    /// Stops the process of PostgreSQL that writes the log of commits in the background. What
+    /// commits from then on without waiting for the log is in memory alone.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub fn freeze_log_writer(&self) {
+        let process = self.process.as_ref().expect("the server is running");
+        let writer = children_of(process.id()).into_iter().find(|child| {
+            let title = format!("/proc/{}/cmdline", child.as_raw_nonzero());
+            let title = std::fs::read(title).unwrap_or_default();
+            String::from_utf8_lossy(&title).contains("walwriter")
+        });
+        let writer = writer.expect("PostgreSQL has a writer of its log");
+        rustix::process::kill_process(writer, Signal::STOP).expect("it can be sent a signal");
+    }
+
     /// Ends the server in order, as an operator does.
     pub fn shut_down(&mut self) {
         let mut process = self.process.take().expect("the server is running");
