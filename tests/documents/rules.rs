@@ -196,7 +196,8 @@ fn words(text: &str) -> BTreeSet<&str> {
 #[test]
 fn each_alert_has_its_section_of_the_runbook() {
     let runbook = Document::read("docs/runbook.md");
-    let watched = Document::read("docs/metrics.md").rows_of(&["When", "Alert", "Look at"]);
+    let watched =
+        Document::read("docs/metrics.md").rows_of(&["When", "Alert", "Severity", "Look at"]);
     for alert in alerts() {
         let name = &alert.name;
         assert!(name.starts_with("Odometer"), "{name}");
@@ -213,15 +214,18 @@ fn each_alert_has_its_section_of_the_runbook() {
             inline_code(text).contains(&name.as_str()),
             "`{heading}` does not name {name}"
         );
-        let rows = watched
-            .iter()
-            .filter(|row| inline_code(&row[1]).contains(&name.as_str()));
-        let links: Vec<&str> = rows.map(|row| row[2].as_str()).collect();
-        assert_eq!(links.len(), 1, "{name} in docs/metrics.md");
-        assert!(
-            links[0].contains(&format!("(runbook.md#{section})")),
-            "{name}: {links:?}"
-        );
+        let rows = watched.iter().filter_map(|row| {
+            // A row with two alerts has their severities in the same order.
+            let place = inline_code(&row[1]).iter().position(|it| it == name)?;
+            let severity = row[2].split(", ").nth(place).unwrap_or_default();
+            Some((severity, row[3].as_str()))
+        });
+        let rows: Vec<(&str, &str)> = rows.collect();
+        assert_eq!(rows.len(), 1, "{name} in docs/metrics.md");
+        let (severity, link) = rows[0];
+        assert_eq!(severity, alert.severity, "{name} in docs/metrics.md");
+        let link_wanted = format!("(runbook.md#{section})");
+        assert!(link.contains(&link_wanted), "{name}: {link}");
     }
 }
 
