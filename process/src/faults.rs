@@ -16,6 +16,8 @@ words! {
         /// No connection is ever cut, paused or counted. No chunked body is read before the routes.
         /// Large replies need no memory under their limit.
         NoConnectionGuard = "no-connection-guard",
+        /// Each thread that serves callers stands still a second after it has started.
+        WorkerStandsStill = "worker-stands-still",
         /// A wrong token is answered at once, however many came before.
         NoTokenDelay = "no-token-delay",
         /// On loopback, a read is answered even if its `Host` header has a foreign name.

@@ -26,10 +26,13 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::commands::failure::CommandFailure;
 use crate::config::{Config, bound};
 use crate::http::edge::raise_descriptor_limit;
-use crate::http::{self, UnreportedLines};
+use crate::http::{self, ListenerRole, ListenerSettings, UnreportedLines, WorkerTicks};
 
 /// Bytes of replies that the kernel keeps for each connection.
 const SEND_BUFFER: u32 = 64 * 1024;
+
+/// The most connections of the operations listener: of probes, scrapes, and people at the page.
+const OPERATIONS_CONNECTIONS: usize = 256;
 
 /// Connections to a database outside its pool: for watching, listening and probing.
 const CONNECTIONS_OUTSIDE_POOL: usize = 8;
@@ -57,9 +60,16 @@ pub struct Application {
     deadline: Duration,
     store: Arc<Stores>,
     directory: Arc<Directory>,
+    callers: RunningListener,
+    /// The listener for operators, if they have one of their own.
+    operations: Option<RunningListener>,
+    upkeep: JoinHandle<()>,
+}
+
+/// A listener that is served.
+struct RunningListener {
     server: Server,
     untold: UnreportedLines,
-    upkeep: JoinHandle<()>,
 }
 
 impl Application {
@@ -81,15 +91,14 @@ impl Application {
             Arc::clone(&metrics),
         )
         .await?;
-        let listener = bind(config.listen, config.http.backlog).map_err(|error| {
-            CommandFailure::other(format!(
-                "listen: {} cannot be listened on ({error}); \
-                 choose another address with --listen or ODOMETER_LISTEN",
-                config.listen
-            ))
-        })?;
+        let backlog = config.http.backlog;
+        let listener = bind_or_say("listen", config.listen, backlog)?;
+        let operations = config.operations.listen;
+        let operations = operations
+            .map(|address| bind_or_say("operations.listen", address, backlog))
+            .transpose()?;
         let address = listener.local_addr().map_err(not_served)?;
-        let room = room(config).map_err(not_served)?;
+        let connections = room(config).map_err(not_served)?;
         let directory = Directory::start(
             Arc::clone(&store),
             SequenceSettings {
@@ -99,8 +108,34 @@ impl Application {
             Arc::clone(&metrics),
         );
         let upkeep = rt::spawn(run_metrics_upkeep(Arc::clone(&metrics)));
-        let (server, untold) = http::serve(listener, Arc::clone(&directory), metrics, config, room)
-            .map_err(not_served)?;
+        let worker_ticks = WorkerTicks::new();
+        let serve = |listener, role, connections| {
+            let settings = ListenerSettings {
+                listener,
+                role,
+                connections,
+                worker_ticks: Arc::clone(&worker_ticks),
+            };
+            let (directory, metrics) = (Arc::clone(&directory), Arc::clone(&metrics));
+            let served = http::serve(settings, directory, metrics, config);
+            let (server, untold) = served.map_err(not_served)?;
+            Ok::<_, CommandFailure>(RunningListener { server, untold })
+        };
+        let role = match operations {
+            Some(_) => ListenerRole::Callers,
+            None => ListenerRole::Everything,
+        };
+        if let Some(operations) = &operations {
+            let address = operations.local_addr().map_err(not_served)?;
+            tracing::info!(
+                target: odometer_process::log::ALWAYS,
+                "Showing probes, metrics and the page on http://{address}"
+            );
+        }
+        let operations = operations
+            .map(|listener| serve(listener, ListenerRole::Operations, OPERATIONS_CONNECTIONS))
+            .transpose()?;
+        let callers = serve(listener, role, connections)?;
         announce(config, address);
         Ok(Self {
             address,
@@ -108,8 +143,8 @@ impl Application {
             deadline: config.shutdown.deadline,
             store,
             directory,
-            server,
-            untold,
+            callers,
+            operations,
             upkeep,
         })
     }
@@ -127,8 +162,14 @@ impl Application {
     /// The store turned out to be unusable, the HTTP server ended by itself, stopping took longer
     /// than `shutdown.deadline`, or a second signal cut the stop short.
     pub async fn run(self, mut signals: Receiver<&'static str>) -> Result<(), CommandFailure> {
-        let handle = self.server.handle();
-        let mut server = rt::spawn(self.server);
+        let handle = self.callers.server.handle();
+        let mut server = rt::spawn(self.callers.server);
+        // It answers until the end of the program, so that a probe sees how far the stop has come.
+        let operations = self.operations.map(|operations| {
+            let handle = operations.server.handle();
+            rt::spawn(operations.server);
+            (handle, operations.untold)
+        });
         let (ready_wait, outcome) = tokio::select! {
             Some(signal) = signals.recv() => {
                 tracing::info!(signal, "Stopping: not ready from now on");
@@ -148,7 +189,7 @@ impl Application {
             tokio::time::sleep(ready_wait.max(LINGER)).await;
             tracing::info!("Accepting no more connections, finishing requests");
             handle.stop(true).await;
-            self.untold.tell();
+            self.callers.untold.tell();
             tracing::info!("Giving back what was not issued");
             // A fifth of the time that is left is kept for the last journal rows and for closing
             // the connections.
@@ -159,6 +200,10 @@ impl Application {
                 "All sequences are drained"
             );
             self.store.close(left()).await;
+            if let Some((handle, untold)) = operations {
+                handle.stop(false).await;
+                untold.tell();
+            }
             tracing::info!("Stopped");
         };
         let stopped = tokio::select! {
@@ -190,6 +235,25 @@ fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
     socket.listen(backlog)?.into_std()
+}
+
+/// Opens the listener that a key of the configuration names.
+///
+/// # Errors
+/// The address cannot be listened on. The sentence says how to choose another one.
+fn bind_or_say(
+    key: &str,
+    address: SocketAddr,
+    backlog: u32,
+) -> Result<TcpListener, CommandFailure> {
+    bind(address, backlog).map_err(|error| {
+        let variable = key.to_uppercase().replace('.', "__");
+        CommandFailure::other(format!(
+            "{key}: {address} cannot be listened on ({error}); choose another address with \
+             ODOMETER_{variable}{}",
+            if key == "listen" { " or --listen" } else { "" }
+        ))
+    })
 }
 
 fn not_served(error: io::Error) -> CommandFailure {
@@ -287,10 +351,17 @@ fn room(config: &Config) -> io::Result<usize> {
     let of_pools = of_each
         .saturating_add(CONNECTIONS_OUTSIDE_POOL)
         .saturating_mul(n_servers);
+    let of_operations = config
+        .operations
+        .listen
+        .map_or(0, |_| OPERATIONS_CONNECTIONS);
     if faults::is(Fault::NoConnectionGuard) {
         return Ok(config.http.connections);
     }
-    let room = raise_descriptor_limit(config.http.connections, of_pools)?;
+    let room = raise_descriptor_limit(
+        config.http.connections,
+        of_pools.saturating_add(of_operations),
+    )?;
     if let Some(limit) = room.insufficient_limit {
         tracing::warn!(
             limit,

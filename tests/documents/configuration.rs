@@ -9,7 +9,7 @@ use super::markdown::{Document, inline_code};
 use crate::support::directory;
 
 /// Keys with a default that nobody could write as a value.
-const WITHOUT_DEFAULT: [&str; 10] = [
+const WITHOUT_DEFAULT: [&str; 11] = [
     "database_url_file",
     "worker",
     "admin_token",
@@ -18,6 +18,7 @@ const WITHOUT_DEFAULT: [&str; 10] = [
     "default.*",
     "template",
     "http.hosts",
+    "operations.listen",
     "http.workers",
     "telemetry.otlp_endpoint",
 ];

@@ -18,6 +18,7 @@ mod metrics;
 mod migrations;
 mod mysql_login;
 mod next_schema;
+mod operations_listener;
 mod periods_store;
 mod pooler;
 mod refusals;

@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::support::{directory, keeper, npm};
 
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "package.json",
     "package-lock.json",
     "drive.mjs",
@@ -23,6 +23,7 @@ const FILES: [&str; 15] = [
     "browser.mjs",
     "controls.mjs",
     "lists.mjs",
+    "operators.mjs",
     "outage.mjs",
     "pictures.mjs",
     "places.mjs",

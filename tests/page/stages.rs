@@ -41,6 +41,21 @@ fn an_empty_service_leads_to_its_first_sequence() {
 }
 
 #[test]
+fn the_page_of_operators_shows_everything_and_changes_nothing() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .env("ODOMETER_OPERATIONS__LISTEN", "127.0.0.1:0")
+            .start_ready()
+            .await;
+        take(&program.client(), "orders", 3).await;
+        let done = drive_alone("operators", &program.operations_url()).await;
+        assert_eq!(done.n("step: "), 3);
+    });
+}
+
+#[test]
 fn the_lists_of_the_page_stay_and_say_what_they_lack() {
     run(async {
         let database = TestDatabase::prepared(Backend::Sqlite).await;

@@ -300,6 +300,19 @@ impl Program {
         Client::new(&self.url())
     }
 
+    /// Returns the URL of the listener for operators, from the line of the log that has it.
+    ///
+    /// # Panics
+    /// If there is no such listener.
+    pub fn operations_url(&self) -> String {
+        let lines = self.log.lines();
+        let mut found = lines
+            .iter()
+            .filter_map(|line| address_in(line, "the page on http://"));
+        let address = found.next().expect("a listener for operators");
+        format!("http://{address}")
+    }
+
     /// Waits until the program says that it is ready.
     pub async fn ready(&mut self) {
         let client = self.client();
@@ -469,7 +482,12 @@ impl Log {
 
     /// Returns the `host:port` of the first line with an address.
     fn address(&self) -> Option<String> {
-        self.with(|lines| lines.lines.iter().find_map(|line| address_in(line)))
+        self.with(|lines| {
+            lines
+                .lines
+                .iter()
+                .find_map(|line| address_in(line, "Listening on http://"))
+        })
     }
 
     fn wait_until_closed(&self) {
@@ -483,8 +501,8 @@ impl Log {
     }
 }
 
-fn address_in(line: &str) -> Option<String> {
-    let (_, rest) = line.split_once("http://")?;
+fn address_in(line: &str, before: &str) -> Option<String> {
+    let (_, rest) = line.split_once(before)?;
     let end = rest
         .find(|c: char| !(c.is_ascii_alphanumeric() || ".:[]".contains(c)))
         .unwrap_or(rest.len());

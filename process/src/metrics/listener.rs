@@ -1,6 +1,6 @@
 //! Declares the metrics of connections to the listener.
 
-use ::metrics::{Counter, Gauge};
+use ::metrics::{Counter, Gauge, NoopRecorder};
 
 use super::declare::declare;
 
@@ -22,5 +22,12 @@ declare! {
         cut_crowded: Counter = "odometer_http_connections_cut_total" [cause = "crowded"],
         /// Connections closed because what came was not HTTP.
         malformed: Counter = "odometer_http_malformed_total",
+    }
+}
+
+impl ListenerMetrics {
+    /// Returns metrics that nobody sees, for a listener whose connections are not counted.
+    pub fn uncounted() -> Self {
+        Self::make(&NoopRecorder, &[])
     }
 }

@@ -37,8 +37,8 @@ pub use layers::Environment;
 pub use odometer_process::secret::Secret;
 pub use sections::{
     FailoverConfig, HttpConfig, IdleConfig, JournalConfig, LimitsConfig, LogConfig, LogFormat,
-    MetricsConfig, PoolConfig, RefillConfig, ShutdownConfig, SnowflakeConfig, StoreSection,
-    TelemetryConfig, Unknown,
+    MetricsConfig, OperationsConfig, PoolConfig, RefillConfig, ShutdownConfig, SnowflakeConfig,
+    StoreSection, TelemetryConfig, Unknown,
 };
 pub use stores::StoresConfig;
 
@@ -74,6 +74,7 @@ section! {
         template: IgnoredAny = IgnoredAny;
         limits: LimitsConfig = LimitsConfig::default();
         http: HttpConfig = HttpConfig::default();
+        operations: OperationsConfig = OperationsConfig::default();
         refill: RefillConfig = RefillConfig::default();
         pool: PoolConfig = PoolConfig::default();
         store: StoreSection = StoreSection::default();

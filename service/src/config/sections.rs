@@ -1,5 +1,6 @@
 //! Defines the sections of the configuration: each key with its default and its bounds.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use odometer_store::Durability;
@@ -64,6 +65,14 @@ section! {
         backlog: u32 = 4096, 1..=65_535;
         /// Threads that serve connections. The default is one for each core.
         workers: Option<usize> = None, 1..=512;
+    }
+}
+
+section! {
+    /// The listener for operators: probes, metrics, the page, and calls that change nothing.
+    OperationsConfig "operations." {
+        /// The address of this listener. Without one, `listen` serves everything.
+        listen: Option<SocketAddr> = None;
     }
 }
 

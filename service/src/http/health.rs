@@ -1,6 +1,8 @@
 //! Answers what operators ask: whether the process runs, whether it is ready, its metrics, and what
 //! can be called.
 
+use std::time::Instant;
+
 use actix_web::HttpResponse;
 use actix_web::body::MessageBody;
 use actix_web::http::header;
@@ -21,11 +23,15 @@ const TEXT: &str = "text/plain; charset=utf-8";
     path = "/livez",
     operation_id = "checkLiveness",
     tag = "operation",
-    responses((status = 200, description = "The process runs.", body = String,
-        content_type = "text/plain", example = "alive\n"))
+    responses((status = 200, description = "The process runs, and so does each of its threads that \
+        serve callers.", body = String, content_type = "text/plain", example = "alive\n"))
 )]
-pub(crate) async fn livez() -> HttpResponse {
-    reply(TEXT, "alive\n")
+pub(crate) async fn livez(http: Data<Http>) -> Result<HttpResponse, Problem> {
+    if http.worker_ticks.is_any_late(Instant::now()) {
+        let detail = "A thread that serves callers has stood still for 30 s; restart this replica.";
+        return Err(Problem::new(Code::Overloaded, detail));
+    }
+    Ok(reply(TEXT, "alive\n"))
 }
 
 /// Says whether calls should be sent to this replica.

@@ -43,6 +43,8 @@ pub(crate) struct Replica {
     live_sequences: usize,
     /// Whether changes need `Authorization: Bearer` here.
     token_needed: bool,
+    /// Whether this address only shows. Numbers and changes are at another address then, `listen`.
+    shows_only: bool,
     /// A change of a sequence holds here at once, and at the other replicas within this time.
     #[schema(example = 10.0)]
     definition_refresh_seconds: f64,
@@ -223,6 +225,7 @@ pub(crate) async fn replica(
         why: why.map(|(_, sentence)| sentence),
         live_sequences: directory.n_live(),
         token_needed: !http.administration.is_open(),
+        shows_only: !http.role.serves_callers(),
         definition_refresh_seconds: http.definition_refresh.as_secs_f64(),
         stores: directory.health().into_iter().map(store_reply).collect(),
     }))

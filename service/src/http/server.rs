@@ -20,11 +20,16 @@ use actix_web::rt::net::TcpStream;
 use actix_web::web::Data;
 use actix_web::{App, Error};
 use futures_util::future::Either;
-use odometer_process::metrics::Metrics;
+use odometer_process::{
+    faults::{self, Fault},
+    metrics::{ListenerMetrics, Metrics},
+};
 use odometer_sequence::Directory;
 
 use super::edge::{ConnectionBounds, Guarded, Watch};
+use super::listener_role::ListenerRole;
 use super::state::{Http, UnreportedLines};
+use super::worker_ticks::WorkerTicks;
 use super::{envelope, hot, openapi, urls};
 use crate::config::Config;
 
@@ -34,41 +39,50 @@ const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most threads that actix can have.
 const MAX_WORKERS: usize = 512;
 
-/// Answers on `listener` until the returned server is stopped through its handle.
+/// One of the program's listeners.
+pub struct ListenerSettings {
+    pub listener: TcpListener,
+    pub role: ListenerRole,
+    /// The most connections that are open at once.
+    pub connections: usize,
+    /// The ticks of all workers that serve callers.
+    pub worker_ticks: Arc<WorkerTicks>,
+}
+
+/// Answers on a listener until the returned server is stopped through its handle.
 ///
-/// At most `connections` of callers are open at once. The caller handles signals. The future of the
-/// server ends when all workers have ended.
+/// The caller handles signals. The future of the server ends when all workers have ended.
 ///
 /// # Errors
 /// The listener cannot be used, or the description of the API cannot be written.
 pub fn serve(
-    listener: TcpListener,
+    settings: ListenerSettings,
     directory: Arc<Directory>,
     metrics: Arc<Metrics>,
     config: &Config,
-    connections: usize,
 ) -> io::Result<(Server, UnreportedLines)> {
+    let ListenerSettings {
+        listener,
+        role,
+        connections,
+        worker_ticks,
+    } = settings;
     let address = listener.local_addr()?;
-    let workers = config
-        .http
-        .workers
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(2, NonZeroUsize::get));
-    let workers = workers.clamp(1, MAX_WORKERS);
-    let bounds = ConnectionBounds {
-        head: config.http.head,
-        request: config.http.head
-            + config.http.body
-            + config.refill.deadline
-            + config.store.timeout,
-        reply: config.http.write,
-        body: config.limits.body,
-        connections: (connections / workers).max(1),
-    };
+    let workers = n_workers(role, config);
+    let bounds = connection_bounds(config, (connections / workers).max(1));
     let openapi = openapi::document().map_err(io::Error::other)?;
-    let http = Data::new(Http::new(directory, metrics, openapi, config));
+    let place = (role, address.ip().is_loopback());
+    let http = Http::new(place, worker_ticks, directory, metrics, openapi, config);
+    let http = Data::new(http);
     let untold = UnreportedLines(http.clone());
+    // The metrics count the connections of callers.
+    let metrics = if role.serves_callers() {
+        http.metrics.listener.clone()
+    } else {
+        ListenerMetrics::uncounted()
+    };
     let all = bounds.connections.saturating_mul(workers);
-    http.metrics.listener.max.set(all as f64);
+    metrics.max.set(all as f64);
     let stopping = config.shutdown.deadline - config.shutdown.ready_wait;
     let builder = Server::build()
         .workers(workers)
@@ -78,10 +92,17 @@ pub fn serve(
         .disable_signals();
     let stopping = builder.graceful_shutdown_signal();
     let worker = move || {
-        let metrics = http.metrics.listener.clone();
         let (ticking, ending) = (http.clone(), http.clone());
-        let watch = Watch::start(&bounds, metrics, move || {
-            ticking.tell(Instant::now());
+        let tick = role
+            .serves_callers()
+            .then(|| http.worker_ticks.join(Instant::now()));
+        let watch = Watch::start(&bounds, metrics.clone(), move || {
+            let now = Instant::now();
+            ticking.tell(now);
+            if let Some(tick) = &tick {
+                stand_still_if_told();
+                tick.note(now);
+            }
             ticking.directory.is_draining()
         });
         let application = application(http.clone(), Rc::clone(&watch)).into_factory();
@@ -110,6 +131,39 @@ pub fn serve(
             .map_err(move |error| note_end(&error, &ending))
     };
     Ok((builder.listen("http", listener, worker)?.run(), untold))
+}
+
+/// Returns what each of a worker's `connections` may cost.
+fn connection_bounds(config: &Config, connections: usize) -> ConnectionBounds {
+    ConnectionBounds {
+        head: config.http.head,
+        request: config.http.head
+            + config.http.body
+            + config.refill.deadline
+            + config.store.timeout,
+        reply: config.http.write,
+        body: config.limits.body,
+        connections,
+    }
+}
+
+/// Returns how many threads serve a listener. Operators share one, which callers cannot keep busy.
+fn n_workers(role: ListenerRole, config: &Config) -> usize {
+    if !role.serves_callers() {
+        return 1;
+    }
+    let workers = config
+        .http
+        .workers
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(2, NonZeroUsize::get));
+    workers.clamp(1, MAX_WORKERS)
+}
+
+/// Lets the thread of a worker stand still for good, if a test says so.
+fn stand_still_if_told() {
+    while faults::is(Fault::WorkerStandsStill) {
+        std::thread::park();
+    }
 }
 
 /// Returns a connection under guard, and the address of its other end.
@@ -142,16 +196,21 @@ fn application(
         InitError = (),
     >,
 > {
-    let warm_path = Rc::new(hot::WarmPath::new(&http, Rc::clone(&watch)));
+    let serves_callers = http.role.serves_callers();
+    let warm_path = serves_callers.then(|| Rc::new(hot::WarmPath::new(&http, Rc::clone(&watch))));
+    let urls = urls::urls(http.role);
     App::new()
         .app_data(http)
         .app_data(watch)
         .wrap(from_fn(envelope::envelope))
-        .wrap_fn(
-            move |request, routes| match warm_path.answer(request.head()) {
+        .wrap_fn(move |request, routes| {
+            match warm_path
+                .as_ref()
+                .and_then(|warm_path| warm_path.answer(request.head()))
+            {
                 Some(response) => Either::Left(ready(Ok(request.into_response(response)))),
                 None => Either::Right(routes.call(request)),
-            },
-        )
-        .configure(urls::urls)
+            }
+        })
+        .configure(urls)
 }

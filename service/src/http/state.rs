@@ -13,7 +13,9 @@ use super::body;
 use super::call_limit::CallLimit;
 use super::hosts::Hosts;
 use super::large_replies::LargeReplies;
+use super::listener_role::ListenerRole;
 use super::repeated_lines::RepeatedLines;
+use super::worker_ticks::WorkerTicks;
 use crate::config::{self, Config};
 
 /// No line of the log waits as long as this.
@@ -22,8 +24,10 @@ const ANY_WAIT: Duration = Duration::from_secs(3600);
 /// What a route gets of a call that has a body: the request, the body, and what the routes share.
 pub(crate) type Call = (HttpRequest, Payload, Data<Http>);
 
-/// What the routes of all workers share.
+/// What the routes of all workers of a listener share.
 pub(crate) struct Http {
+    pub(crate) role: ListenerRole,
+    pub(crate) worker_ticks: Arc<WorkerTicks>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) body: body::BodyLimits,
@@ -39,8 +43,10 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Creates what the routes share.
+    /// Creates what the routes share of a listener, which is `is_loopback` or not.
     pub(crate) fn new(
+        (role, is_loopback): (ListenerRole, bool),
+        worker_ticks: Arc<WorkerTicks>,
         directory: Arc<Directory>,
         metrics: Arc<Metrics>,
         openapi: Bytes,
@@ -52,10 +58,11 @@ impl Http {
             metrics.http_refused.clone(),
         );
         let refused = metrics.tokens_refused.clone();
-        let loopback = config.listen.ip().is_loopback();
-        let administration = Administration::new(loopback, config.admin_token.clone(), refused);
+        let administration = Administration::new(is_loopback, config.admin_token.clone(), refused);
         let large_replies = LargeReplies::new(metrics.http_refused.clone());
         Self {
+            role,
+            worker_ticks,
             directory,
             metrics,
             body: body::BodyLimits {
@@ -63,7 +70,7 @@ impl Http {
                 timeout: config.http.body,
             },
             administration,
-            hosts: Hosts::new(loopback, &config.http.hosts),
+            hosts: Hosts::new(is_loopback, &config.http.hosts),
             repeated_lines: RepeatedLines::default(),
             definition_refresh: config.definition_refresh,
             in_flight: Arc::new(in_flight),

@@ -4,53 +4,114 @@ use actix_web::middleware::from_fn;
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{FromRequest, Handler, Resource, Responder};
 
+use super::listener_role::ListenerRole;
 use super::problem::{Code, Problem};
 use super::{
     admission, documents, explain, health, lifecycle, numbers, page, printed, replica, sequences,
     workers,
 };
 
-/// Gives each path its routes.
-pub(crate) fn urls(config: &mut ServiceConfig) {
-    let sequence = resource("/sequences/{name}", "GET, HEAD, PUT, DELETE")
-        .route(web::get().to(sequences::read))
-        .route(web::head().to(sequences::read))
-        .route(web::put().to(sequences::define))
-        .route(web::delete().to(lifecycle::retire));
-    let below_v1 = web::scope("/v1")
-        .wrap(from_fn(admission::admit))
+/// Returns what gives each path its routes on a listener.
+pub(crate) fn urls(role: ListenerRole) -> impl FnOnce(&mut ServiceConfig) {
+    move |config| {
+        let below_v1 = web::scope("/v1")
+            .wrap(from_fn(admission::admit))
+            .configure(move |config| {
+                if role.serves_callers() {
+                    changes(config);
+                } else {
+                    for path in CHANGES {
+                        config.service(elsewhere(path, role));
+                    }
+                }
+            })
+            .configure(readings)
+            .service(sequence(role))
+            .default_service(web::to(route_not_found));
+        config
+            .service(below_v1)
+            .service(get("/livez", health::livez))
+            .service(get("/readyz", health::readyz))
+            .service(get("/openapi.json", health::openapi))
+            .service(get("/docs/", documents::start))
+            .service(get("/docs/errors", documents::errors))
+            .service(get("/docs/errors/{code}", documents::error));
+        if role.serves_operators() {
+            config
+                .service(get("/metrics", health::metrics))
+                .service(get("/", page::page))
+                .service(get("/page/{file}", page::page));
+        } else {
+            for path in FOR_OPERATORS {
+                config.service(elsewhere(path, role));
+            }
+        }
+        config.default_service(web::to(route_not_found));
+    }
+}
+
+/// The paths below `/v1` that issue or change something.
+const CHANGES: [&str; 8] = [
+    "/sequences/{name}/next",
+    "/sequences/{name}/blocks",
+    "/sequences/{name}/advance",
+    "/sequences/{name}/restore",
+    "/sequences/{name}/periods/{key}",
+    "/workers",
+    "/workers/{pool}/{worker}",
+    "/workers/{pool}/{worker}/renew",
+];
+
+/// The paths that a listener for callers alone does not serve.
+const FOR_OPERATORS: [&str; 3] = ["/metrics", "/", "/page/{file}"];
+
+/// Gives the paths of [`CHANGES`] their routes.
+fn changes(config: &mut ServiceConfig) {
+    config
         .service(post("/sequences/{name}/next", numbers::next))
         .service(post("/sequences/{name}/blocks", numbers::blocks))
-        .service(sequence)
         .service(post("/sequences/{name}/advance", lifecycle::advance))
         .service(post("/sequences/{name}/restore", lifecycle::restore))
         .service(delete(
             "/sequences/{name}/periods/{key}",
             lifecycle::remove_period,
         ))
+        .service(post("/workers", workers::lease))
+        .service(delete("/workers/{pool}/{worker}", workers::give_back))
+        .service(post("/workers/{pool}/{worker}/renew", workers::renew));
+}
+
+/// Gives their routes to the paths below `/v1` that only show something.
+fn readings(config: &mut ServiceConfig) {
+    config
         .service(post("/sequences/{name}/parse", printed::parse))
         .service(get("/sequences/{name}/explain", explain::explain))
         .service(get("/sequences", sequences::list))
         .service(get("/replica", replica::replica))
         .service(get("/replica/sequences", replica::list))
         .service(get("/replica/sequences/{name}", replica::watch))
-        .service(post("/workers", workers::lease))
-        .service(get("/workers/{pool}", workers::list))
-        .service(delete("/workers/{pool}/{worker}", workers::give_back))
-        .service(post("/workers/{pool}/{worker}/renew", workers::renew))
-        .default_service(web::to(route_not_found));
-    config
-        .service(below_v1)
-        .service(get("/livez", health::livez))
-        .service(get("/readyz", health::readyz))
-        .service(get("/metrics", health::metrics))
-        .service(get("/openapi.json", health::openapi))
-        .service(get("/", page::page))
-        .service(get("/page/{file}", page::page))
-        .service(get("/docs/", documents::start))
-        .service(get("/docs/errors", documents::errors))
-        .service(get("/docs/errors/{code}", documents::error))
-        .default_service(web::to(route_not_found));
+        .service(get("/workers/{pool}", workers::list));
+}
+
+/// Returns the path of one sequence, which shows the sequence, changes it and retires it.
+fn sequence(role: ListenerRole) -> Resource {
+    let path = "/sequences/{name}";
+    let path = if role.serves_callers() {
+        resource(path, "GET, HEAD, PUT, DELETE")
+            .route(web::put().to(sequences::define))
+            .route(web::delete().to(lifecycle::retire))
+    } else {
+        elsewhere(path, role)
+    };
+    path.route(web::get().to(sequences::read))
+        .route(web::head().to(sequences::read))
+}
+
+/// Returns a path that says, for every method for which it gets no route, where it is served.
+fn elsewhere(path: &str, role: ListenerRole) -> Resource {
+    web::resource(path).default_service(web::to(move || async move {
+        Err::<String, _>(Problem::new(Code::RouteNotFound, role.elsewhere()))
+    }))
 }
 
 /// Returns a path that refuses every method for which it gets no route.
@@ -81,6 +142,7 @@ fn delete<A: FromRequest + 'static>(path: &str, answer: impl Answer<A>) -> Resou
 trait Answer<A>: Handler<A, Output: Responder + 'static> {}
 
 impl<A, F: Handler<A, Output: Responder + 'static>> Answer<A> for F {}
+
 async fn route_not_found() -> Result<String, Problem> {
     Err(Problem::new(
         Code::RouteNotFound,
@@ -93,6 +155,7 @@ mod tests {
     use actix_web::App;
     use actix_web::ResponseError as _;
     use actix_web::body::MessageBody;
+    use actix_web::http::Method;
     use actix_web::http::header::HeaderMap;
     use actix_web::test::{TestRequest, call_service, init_service};
     use actix_web::web::Bytes;
@@ -103,7 +166,12 @@ mod tests {
 
     /// Returns the status, the headers and the body of a call that needs no directory.
     async fn answer(request: TestRequest) -> (u16, HeaderMap, Bytes) {
-        let app = App::new().wrap(from_fn(envelope::envelope)).configure(urls);
+        answer_of(ListenerRole::Everything, request).await
+    }
+
+    async fn answer_of(role: ListenerRole, request: TestRequest) -> (u16, HeaderMap, Bytes) {
+        let app = App::new().wrap(from_fn(envelope::envelope));
+        let app = app.configure(urls(role));
         let app = init_service(app).await;
         let response = call_service(&app, request.to_request()).await;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -172,12 +240,12 @@ mod tests {
     #[actix_web::test]
     async fn no_reply_is_stored_and_each_has_a_request_id() {
         let named = TestRequest::get()
-            .uri("/livez")
+            .uri("/nowhere")
             .insert_header(("x-request-id", "a-1"));
         let (status, headers, _) = answer(named).await;
         assert_eq!(
             (status, header(&headers, "x-request-id")),
-            (200, Some("a-1"))
+            (404, Some("a-1"))
         );
         assert_eq!(header(&headers, "cache-control"), Some("no-store"));
         let (status, headers, _) = answer(TestRequest::get().uri("/nowhere")).await;
@@ -189,13 +257,31 @@ mod tests {
     }
 
     #[actix_web::test]
+    async fn each_listener_says_where_the_paths_of_the_other_are() {
+        let below_v1 = CHANGES.map(|path| (Method::POST, format!("/v1{path}")));
+        let of_sequence =
+            [Method::PUT, Method::DELETE].map(|it| (it, "/v1/sequences/a".to_owned()));
+        let at_callers = below_v1.into_iter().chain(of_sequence);
+        let at_callers = at_callers.map(|asked| (ListenerRole::Operations, asked, "`listen`"));
+        let at_operations = FOR_OPERATORS.map(|path| {
+            let asked = (Method::GET, path.to_owned());
+            (ListenerRole::Callers, asked, "`operations.listen`")
+        });
+        for (role, (method, path), other) in at_callers.chain(at_operations) {
+            let path = path.replace(['{', '}'], "");
+            let request = TestRequest::default().method(method).uri(&path);
+            let (status, _, body) = answer_of(role, request).await;
+            assert_eq!(status, 404, "{path}");
+            let body = String::from_utf8_lossy(&body).into_owned();
+            assert!(body.contains("\"code\":\"route_not_found\""), "{body}");
+            assert!(body.contains(&format!("the address of {other}")), "{body}");
+        }
+    }
+
+    #[actix_web::test]
     async fn what_can_be_read_answers_head_too() {
-        let (status, _, _) = answer(
-            TestRequest::default()
-                .method(actix_web::http::Method::HEAD)
-                .uri("/livez"),
-        )
-        .await;
+        let (status, _, _) =
+            answer(TestRequest::default().method(Method::HEAD).uri("/docs/")).await;
         assert_eq!(status, 200);
     }
 }

@@ -141,6 +141,7 @@ fn groups_of(operation_id: &str) -> &'static [&'static [Code]] {
         "listWorkers" => &[CALLING, NAMING, ASKING],
         "getReplica" | "listLiveSequences" => &[CALLING],
         "getLiveSequence" => &[CALLING, NAMING, PERIOD],
+        "checkLiveness" => &[&[Code::MethodNotAllowed, Code::Overloaded]],
         "checkReadiness" => &[READY],
         "getMetrics" | "getOpenApi" => &[SERVING],
         _ => &[&[Code::MethodNotAllowed]],

@@ -2,7 +2,7 @@
 
 import { Refusal, linkTo, pathOf } from './api.js';
 import { action, ask, asAdministrator } from './dialog.js';
-import { h } from './dom.js';
+import { h, instead } from './dom.js';
 import { count, duration, end } from './format.js';
 import { meaning } from './words.js';
 
@@ -64,7 +64,7 @@ export function creation() {
     node: h('div', { class: 'stack narrow' },
       h('nav', { class: 'back', 'aria-label': 'Back' }, h('a', { href: '#/' }, '← All sequences')),
       h('h1', {}, 'New sequence'),
-      h('section', { class: 'card', 'aria-label': 'What it should be' }, made.form)),
+      h('section', { class: 'card', 'aria-label': 'What it should be' }, instead(), h('div', { class: 'changes' }, made.form))),
     async refresh() {},
     refused() {},
   };

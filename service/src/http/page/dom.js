@@ -92,3 +92,8 @@ export function chips() {
     },
   };
 }
+
+/** What stands in place of `.changes` at an address that only shows. */
+export function instead() {
+  return h('p', { class: 'instead' }, 'This address only shows. Take numbers and make changes at the address for callers, ', h('code', {}, 'listen'), ' of the configuration.');
+}

@@ -83,6 +83,7 @@ async function lookOnce(current) {
       throw new Unreachable('GET', 200);
     }
     seen.replica = known;
+    set(document.body, 'data-shows-only', known.shows_only ? '' : null);
     seen.version ??= known.version;
     seen.databaseUp = known.stores.flatMap((store) => store.databases).some((database) => database.up);
     await Promise.all([

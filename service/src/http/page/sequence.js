@@ -4,7 +4,7 @@ import { CREATION, Refusal, SOON_MS, call, linkTo, pathOf, report, withQuery } f
 import { explain, raise, take } from './actions.js';
 import { TIMES, chart } from './chart.js';
 import { definitionOf } from './definition.js';
-import { chips, h, put } from './dom.js';
+import { chips, h, instead, put } from './dom.js';
 import { chipsOf, journal } from './facts.js';
 import { durationsUpTo, rate } from './format.js';
 import { lifecycle } from './lifecycle.js';
@@ -50,7 +50,7 @@ export function sequence(seen, name, period, look) {
     now.node,
     minutes,
     h('div', { class: 'columns' },
-      h('section', { class: 'card', 'aria-labelledby': 'actions' }, h('h2', { id: 'actions' }, 'Actions'), actions, life.node),
+      h('section', { class: 'card', 'aria-labelledby': 'actions' }, h('h2', { id: 'actions' }, 'Actions'), instead(), h('div', { class: 'changes stack' }, actions, life.node)),
       question),
     h('section', { class: 'card', 'aria-labelledby': 'journal' },
       h('h2', { id: 'journal' }, 'Blocks of all replicas'), words, blocks.node, noBlocks),

@@ -2,16 +2,17 @@
 
 import { CREATION, GUIDE } from './api.js';
 import { copyable } from './copy.js';
-import { h } from './dom.js';
+import { h, instead } from './dom.js';
 
 export function welcome() {
   const address = new URL('v1/sequences/orders/next', document.baseURI).href;
   return h('section', { class: 'card welcome', 'aria-labelledby': 'welcome', hidden: true },
     h('h2', { id: 'welcome' }, 'There is no sequence yet'),
-    h('p', {}, 'Take the first number. Unless the configuration forbids it, this call creates the sequence ', h('code', {}, 'orders'), ':'),
-    copyable(`curl -X POST ${address}`, 'A call that takes a number'),
-    h('p', {}, 'Or say first how the numbers should look and where they should begin.'),
+    instead(),
+    h('p', { class: 'changes' }, 'Take the first number. Unless the configuration forbids it, this call creates the sequence ', h('code', {}, 'orders'), ':'),
+    h('div', { class: 'changes' }, copyable(`curl -X POST ${address}`, 'A call that takes a number')),
+    h('p', { class: 'changes' }, 'Or say first how the numbers should look and where they should begin.'),
     h('div', { class: 'ways' },
-      h('button', { type: 'button', class: 'main', onclick: () => { location.hash = CREATION; } }, 'Create a sequence'),
+      h('button', { type: 'button', class: 'main changes', onclick: () => { location.hash = CREATION; } }, 'Create a sequence'),
       h('a', { href: GUIDE }, 'Read the guide')));
 }
