@@ -64,7 +64,12 @@ fn operators_see_everything_and_change_nothing_at_their_listener() {
             (Method::POST, "/v1/sequences/orders/blocks?size=1"),
             (Method::PUT, "/v1/sequences/orders"),
             (Method::DELETE, "/v1/sequences/orders"),
+            (Method::POST, "/v1/sequences/orders/advance"),
+            (Method::POST, "/v1/sequences/orders/restore"),
+            (Method::DELETE, "/v1/sequences/orders/periods/a"),
             (Method::POST, "/v1/workers"),
+            (Method::DELETE, "/v1/workers/a/0"),
+            (Method::POST, "/v1/workers/a/0/renew"),
         ] {
             let refused = operations.send(method, path, &[], None).await;
             let refused = refused.expect("a reply");
