@@ -265,7 +265,10 @@ mod tests {
             assert_eq!(status, 404, "{path}");
             let body = String::from_utf8_lossy(&body).into_owned();
             assert!(body.contains("\"code\":\"route_not_found\""), "{body}");
-            assert!(body.contains("the address of `operations.listen`"), "{body}");
+            assert!(
+                body.contains("the address of `operations.listen`"),
+                "{body}"
+            );
         }
     }
 
