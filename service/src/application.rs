@@ -9,8 +9,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::Server;
+use actix_web::dev::{Server, ServerHandle};
 use actix_web::rt;
+use futures_util::future::OptionFuture;
 use odometer_process::{
     faults::{self, Fault},
     host,
@@ -68,8 +69,31 @@ pub struct Application {
 
 /// A listener that is served.
 struct RunningListener {
-    server: Server,
+    handle: ServerHandle,
+    ended: JoinHandle<io::Result<()>>,
     untold: UnreportedLines,
+}
+
+impl RunningListener {
+    fn start((server, untold): (Server, UnreportedLines)) -> Self {
+        Self {
+            handle: server.handle(),
+            ended: rt::spawn(server),
+            untold,
+        }
+    }
+
+    /// Waits until the server has ended without being stopped, which it does not do.
+    async fn failure(&mut self) -> CommandFailure {
+        let ended = (&mut self.ended).await;
+        CommandFailure::other(format!("the HTTP server ended by itself: {ended:?}"))
+    }
+
+    /// Stops the server. With `is_graceful`, the calls that it has begun are answered first.
+    async fn stop(self, is_graceful: bool) {
+        self.handle.stop(is_graceful).await;
+        self.untold.tell();
+    }
 }
 
 impl Application {
@@ -118,8 +142,8 @@ impl Application {
             };
             let (directory, metrics) = (Arc::clone(&directory), Arc::clone(&metrics));
             let served = http::serve(settings, directory, metrics, config);
-            let (server, untold) = served.map_err(not_served)?;
-            Ok::<_, CommandFailure>(RunningListener { server, untold })
+            let served = served.map(RunningListener::start);
+            served.map_err(not_served)
         };
         let role = match operations {
             Some(_) => ListenerRole::Callers,
@@ -162,23 +186,18 @@ impl Application {
     /// The store turned out to be unusable, the HTTP server ended by itself, stopping took longer
     /// than `shutdown.deadline`, or a second signal cut the stop short.
     pub async fn run(self, mut signals: Receiver<&'static str>) -> Result<(), CommandFailure> {
-        let handle = self.callers.server.handle();
-        let mut server = rt::spawn(self.callers.server);
-        // It answers until the end of the program, so that a probe sees how far the stop has come.
-        let operations = self.operations.map(|operations| {
-            let handle = operations.server.handle();
-            rt::spawn(operations.server);
-            (handle, operations.untold)
-        });
+        let mut callers = self.callers;
+        let mut operations = self.operations;
+        let operations_failure = operations.as_mut().map(RunningListener::failure);
         let (ready_wait, outcome) = tokio::select! {
             Some(signal) = signals.recv() => {
                 tracing::info!(signal, "Stopping: not ready from now on");
                 (self.ready_wait, Ok(()))
             }
             error = self.store.fatal() => (Duration::ZERO, Err(error.into())),
-            ended = &mut server => {
-                let sentence = format!("the HTTP server ended by itself: {ended:?}");
-                (Duration::ZERO, Err(CommandFailure::other(sentence)))
+            failure = callers.failure() => (Duration::ZERO, Err(failure)),
+            Some(failure) = OptionFuture::from(operations_failure) => {
+                (Duration::ZERO, Err(failure))
             }
         };
         let until = Instant::now() + self.deadline;
@@ -188,8 +207,7 @@ impl Application {
             self.directory.begin_drain();
             tokio::time::sleep(ready_wait.max(LINGER)).await;
             tracing::info!("Accepting no more connections, finishing requests");
-            handle.stop(true).await;
-            self.callers.untold.tell();
+            callers.stop(true).await;
             tracing::info!("Giving back what was not issued");
             // A fifth of the time that is left is kept for the last journal rows and for closing
             // the connections.
@@ -200,9 +218,9 @@ impl Application {
                 "All sequences are drained"
             );
             self.store.close(left()).await;
-            if let Some((handle, untold)) = operations {
-                handle.stop(false).await;
-                untold.tell();
+            // It answers until the end, so that a probe sees how far the stop has come.
+            if let Some(operations) = operations {
+                operations.stop(false).await;
             }
             tracing::info!("Stopped");
         };

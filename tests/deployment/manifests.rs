@@ -9,7 +9,7 @@ use super::{
         MONITORING, OVERLAYS, SINGLES, containers, items, of_kind, only, overlay, parsed, text,
     },
 };
-use crate::support::{Program, directory, run, settings};
+use crate::support::{Client, Program, directory, run, settings};
 
 /// Kinds of volumes that the restricted standard of Kubernetes allows.
 const VOLUMES: [&str; 7] = [
@@ -170,10 +170,17 @@ fn what_is_selected_is_there() {
         assert!(selects(&deployment["spec"]["selector"]["matchLabels"]));
         let service = only(&objects, "Service");
         assert!(selects(&service["spec"]["selector"]), "{name}");
-        let port = &service["spec"]["ports"][0];
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-        assert_eq!(port["targetPort"], container["ports"][0]["name"], "{name}");
-        assert_eq!(container["ports"][0]["containerPort"], 8080, "{name}");
+        let configuration = text(&only(&objects, "ConfigMap")["data"]["odometer.toml"]);
+        for (nth, port) in [("http", 8080), ("operations", 8081)].iter().enumerate() {
+            let [served, opened] = [&service["spec"], container].map(|of| &of["ports"][nth]);
+            assert_eq!(served["name"], port.0, "{name}");
+            assert_eq!(served["targetPort"], port.0, "{name}");
+            assert_eq!(opened["name"], port.0, "{name}");
+            assert_eq!(opened["containerPort"], port.1, "{name}");
+            let listen = format!("listen = \"0.0.0.0:{}\"\n", port.1);
+            assert!(configuration.contains(&listen), "{name}: no {listen}");
+        }
         for policy in of_kind(&objects, "NetworkPolicy") {
             assert!(selects(&policy["spec"]["podSelector"]["matchLabels"]));
         }
@@ -188,7 +195,7 @@ fn what_is_selected_is_there() {
         let monitor = &only(&monitoring, "ServiceMonitor")["spec"];
         let wanted = &monitor["selector"]["matchLabels"];
         assert_eq!(*wanted, service["metadata"]["labels"], "{name}");
-        assert_eq!(monitor["endpoints"][0]["port"], port["name"], "{name}");
+        assert_eq!(monitor["endpoints"][0]["port"], "operations", "{name}");
         // Rules and alerts select the job by this name. Prometheus takes the name from the Service.
         assert_eq!(service["metadata"]["name"], "odometer", "{name}");
     }
@@ -197,7 +204,11 @@ fn what_is_selected_is_there() {
 #[test]
 fn probes_ask_what_the_program_answers() {
     run(async {
-        let program = Program::options().start_ready().await;
+        let program = Program::options()
+            .env("ODOMETER_OPERATIONS__LISTEN", "127.0.0.1:0")
+            .start_ready()
+            .await;
+        let operations = Client::new(&program.operations_url());
         for name in OVERLAYS {
             let objects = overlay(name);
             let deployment = only(&objects, "Deployment");
@@ -209,14 +220,14 @@ fn probes_ask_what_the_program_answers() {
             ] {
                 let asked = &container[probe]["httpGet"];
                 assert_eq!(asked["path"], path, "{name}: {probe}");
-                assert_eq!(asked["port"], "http", "{name}: {probe}");
-                let reply = program.client().get(path).await;
+                assert_eq!(asked["port"], "operations", "{name}: {probe}");
+                let reply = operations.get(path).await;
                 let status = reply.expect("it answers").status;
                 assert_eq!(status, 200, "{name}: {probe}");
             }
         }
         // Negative control: the program does not answer 200 on every path.
-        let reply = program.client().get("/healthz").await;
+        let reply = operations.get("/healthz").await;
         assert_eq!(reply.expect("it answers").status, 404);
         program.stop().await;
     });

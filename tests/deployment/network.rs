@@ -42,6 +42,8 @@ fn a_pod_is_reached_at_the_port_of_callers_alone() {
         let from = rules(&objects, "ingress");
         assert_eq!(from.len(), 1, "{name}");
         assert_eq!(ports(&from[0]), ["\"http\""], "{name}");
+        let callers = json!([{"namespaceSelector": {"matchLabels": {"odometer-client": "true"}}}]);
+        assert_eq!(from[0]["from"], callers, "{name}");
         // The policies close both directions, so only these rules allow traffic.
         let policies = of_kind(&objects, "NetworkPolicy");
         let types = policies
@@ -57,7 +59,7 @@ fn prometheus_reaches_a_pod_from_its_own_namespace() {
     let objects = overlay(MONITORING);
     let policy = only(&objects, "NetworkPolicy");
     let rule = &policy["spec"]["ingress"][0];
-    assert_eq!(ports(rule), ["\"http\""]);
+    assert_eq!(ports(rule), ["\"operations\""]);
     let from = &rule["from"][0]["namespaceSelector"]["matchLabels"];
     assert_eq!(from["kubernetes.io/metadata.name"], "monitoring");
 }

@@ -90,7 +90,7 @@ impl Pod {
     fn of(folder: &str) -> Self {
         let containers = Containers::with_image();
         let built = objects(folder);
-        let port = ports::free();
+        let [port, operations] = [ports::free(), ports::free()];
         // In a cluster, an existing claim stays as it is. podman refuses it, so the volume is made
         // here.
         for claim in of_kind(&built, "PersistentVolumeClaim") {
@@ -98,7 +98,7 @@ impl Pod {
             succeeds(&mut containers.podman(&["volume", "create", name]));
         }
         let configuration = only(&built, "ConfigMap");
-        let deployment = for_podman(only(&built, "Deployment"), port);
+        let deployment = for_podman(only(&built, "Deployment"), [port, operations]);
         let file = containers.home().join("pod.yaml");
         let parts = format!("{configuration}\n---\n{deployment}");
         std::fs::write(&file, parts).expect("our directory");
@@ -158,7 +158,7 @@ impl Pod {
 /// Changes a Deployment so that podman 4.3 can run it. podman supports no ports in the machine's
 /// own network. In a pod that is always restarted, it cannot run a container only once. podman
 /// needs a shell for the liveness probe, and nobody looks at the other probes.
-fn for_podman(deployment: &Value, port: u16) -> Value {
+fn for_podman(deployment: &Value, [callers, operations]: [u16; 2]) -> Value {
     let n_containers = containers(deployment).len();
     let mut deployment = deployment.clone();
     deployment["spec"]["replicas"] = 1.into();
@@ -177,6 +177,7 @@ fn for_podman(deployment: &Value, port: u16) -> Value {
         serving.remove(key).expect(key);
     }
     let arguments = serving["args"].as_array_mut().expect("it has arguments");
-    arguments.push(format!("--listen=127.0.0.1:{port}").into());
+    arguments.push(format!("--listen=127.0.0.1:{callers}").into());
+    arguments.push(format!("--set=operations.listen=127.0.0.1:{operations}").into());
     deployment
 }
