@@ -20,7 +20,8 @@ pub enum SequenceError {
     #[error("There is no sequence `{name}`.")]
     NotFound { name: SequenceName },
     #[error(
-        "There are {limit} sequences, as many as `max_sequences` allows; no new one is created."
+        "No new sequence is created: `max_sequences` allows {limit}, and ten times as many retired \
+         ones."
     )]
     TooManySequences { limit: u64 },
     #[error("Sequence `{name}` has {left} numbers left, fewer than asked for.")]
@@ -53,8 +54,8 @@ pub enum SequenceError {
     #[error("The period {period} of sequence `{name}` is removed.")]
     PeriodRemoved { name: SequenceName, period: Period },
     #[error(
-        "Sequence `{name}` has {limit} periods, removed ones included, as many as \
-         `limits.keyed_periods` allows; raise that, or name one that it has."
+        "Sequence `{name}` has as many keys as it may have: `limits.keyed_periods` allows {limit}, \
+         and ten times as many removed ones. Raise that, or name a key that it has."
     )]
     TooManyPeriods { name: SequenceName, limit: u64 },
     #[error("Only the periods of sequences that count by callers' keys can be removed.")]

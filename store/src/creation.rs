@@ -31,6 +31,7 @@ use crate::{
         counter::SeenCounter,
         creation_baseline::CreationBaseline,
         new_counter::NewCounter,
+        row_count::RowCount,
         sequence::SequenceRow,
     },
 };
@@ -185,12 +186,12 @@ impl Database {
     async fn admit_name(&self, new: &NewName, until: Instant) -> Attempted<()> {
         match new.row {
             NewRow::Claim { .. } => {
-                let counted = catalog::count_claims;
-                self.admit(&self.n_claims, until, counted).await
+                let counting = |database: DatabaseConnection| async move {
+                    catalog::count_claims(&database).await
+                };
+                self.admit(&self.n_claims, until, counting).await
             }
-            NewRow::Sequence { .. } | NewRow::Copy { .. } => {
-                self.admit(&self.n_sequences, until, catalog::count).await
-            }
+            NewRow::Sequence { .. } | NewRow::Copy { .. } => self.admit_sequence(until).await,
         }
     }
 
@@ -199,8 +200,14 @@ impl Database {
     /// # Errors
     /// `TooMany` if the limit is reached, or `Unavailable` if the count failed.
     pub(crate) async fn admit_one_more(&self, until: Instant) -> Result<(), StoreError> {
-        let admitted = self.admit(&self.n_sequences, until, catalog::count).await;
+        let admitted = self.admit_sequence(until).await;
         admitted.map_err(|error| error.untried(StoreError::Unavailable))
+    }
+
+    async fn admit_sequence(&self, until: Instant) -> Attempted<()> {
+        let counting =
+            |database: DatabaseConnection| async move { catalog::count(&database).await };
+        self.admit(&self.n_sequences, until, counting).await
     }
 
     /// Checks that one more row may be created: claims are bounded like sequences. The estimate
@@ -209,7 +216,7 @@ impl Database {
     async fn admit<F, Fut>(&self, estimate: &AtomicU64, until: Instant, count: F) -> Attempted<()>
     where
         F: FnOnce(DatabaseConnection) -> Fut,
-        Fut: Future<Output = Result<u64, DbErr>> + Send + 'static,
+        Fut: Future<Output = Result<RowCount, DbErr>> + Send + 'static,
     {
         let limit = self.settings.max_sequences;
         let estimated = estimate.fetch_add(1, Ordering::Relaxed);
@@ -218,8 +225,8 @@ impl Database {
             return Ok(());
         }
         let exact = self.connection.run(until, count).await?;
-        estimate.store(exact.saturating_add(1), Ordering::Relaxed);
-        if exact >= limit {
+        estimate.store(exact.live.saturating_add(1), Ordering::Relaxed);
+        if exact.is_full(limit) {
             return Err(StoreError::TooMany { limit }.into());
         }
         Ok(())

@@ -47,7 +47,6 @@ pub enum StoreError {
     Changed(Arc<Definition>),
     #[error("the period is removed")]
     PeriodRemoved,
-    /// Removed periods count too, because their tombstones stay.
     #[error("as many periods as allowed")]
     TooManyPeriods { limit: u64 },
     #[error("not for this kind of sequence")]

@@ -73,8 +73,9 @@ pub struct StoreLimits {
     pub attempts: u32,
     /// The time for all attempts of one reservation.
     pub deadline: Duration,
+    /// The most sequences in a store. Ten times as many may be retired.
     pub max_sequences: u64,
-    /// The most keys that the callers of one sequence may give, removed keys included.
+    /// The most keys that the callers of one sequence may give. Ten times as many may be removed.
     pub keyed_periods: u64,
     /// The most rows of the journal that may wait to be written.
     pub journal_queue: usize,

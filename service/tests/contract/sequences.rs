@@ -1,5 +1,6 @@
 //! Tests how sequences are defined, described and listed.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Backend, Client, Program, Range, Reply, TestDatabase, for_each_backend, run};
@@ -280,5 +281,22 @@ fn names_are_created_up_to_their_bound() {
         assert_eq!(reply.status, 409, "{reply:?}");
         assert_eq!(reply.code().as_deref(), Some("too_many_sequences"));
         assert_eq!(client.next("one").await, 2);
+        // A retired name makes room, up to ten retired names for each that is allowed.
+        let mut last = "three".to_owned();
+        for nth in 0..30 {
+            let path = format!("/v1/sequences/{last}");
+            let retired = client.send(Method::DELETE, &path, &[], None).await;
+            assert_eq!(retired.expect("a reply").status, 204);
+            if nth < 29 {
+                last = format!("junk-{nth}");
+                assert_eq!(client.next(&last).await, 1);
+            }
+        }
+        let taken = client.post("/v1/sequences/four/next").await;
+        let defined = client.put("/v1/sequences/four", &json!({})).await;
+        for refused in [taken, defined] {
+            let code = refused.expect("a reply").code();
+            assert_eq!(code.as_deref(), Some("too_many_sequences"));
+        }
     });
 }

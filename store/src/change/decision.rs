@@ -106,7 +106,7 @@ fn creation(
     }
     let limit = rules.max_sequences;
     let n_created = change.n_created;
-    let is_full = |part: &Prepared| part.n_sequences.saturating_add(n_created) >= limit;
+    let is_full = |part: &Prepared| part.sequences.with(n_created).is_full(limit);
     if parts.iter().any(is_full) {
         return Err(StoreError::TooMany { limit });
     }
@@ -315,7 +315,7 @@ mod tests {
     use odometer_core::definition::{DefinitionChange, Stripe};
 
     use super::*;
-    use crate::rows::counter::SeenCounter;
+    use crate::rows::{counter::SeenCounter, row_count::RowCount};
 
     const USED: Used = Used {
         highest: 101,
@@ -456,7 +456,7 @@ mod tests {
                 definition: Arc::new(definition),
                 highest_of_periods: None,
                 has_periods_made: false,
-                n_other_periods: 0,
+                other_periods: RowCount::default(),
             }),
             ..Prepared::empty()
         };

@@ -69,6 +69,7 @@ mod tests {
     use crate::rows::{
         counter::{CounterRow, SeenCounter, WindowRow},
         creation_baseline::CreationBaseline,
+        row_count::RowCount,
     };
 
     fn part(k: u16, counter: Option<(i64, bool)>) -> Prepared {
@@ -91,7 +92,7 @@ mod tests {
             counter,
             baseline: CreationBaseline::default(),
             definitions_version: 0,
-            n_sequences: 0,
+            sequences: RowCount::default(),
             last_seen: None,
             is_held: true,
         }

@@ -23,6 +23,7 @@ use crate::{
         counter::{CounterRow, SeenCounter},
         creation_baseline::CreationBaseline,
         new_counter,
+        row_count::RowCount,
     },
 };
 
@@ -36,7 +37,7 @@ pub(crate) struct Prepared {
     pub(crate) counter: Option<CounterRow>,
     pub(crate) baseline: CreationBaseline,
     pub(crate) definitions_version: i64,
-    pub(crate) n_sequences: u64,
+    pub(crate) sequences: RowCount,
     /// The counter of the act's period as this process last saw it here.
     pub(crate) last_seen: Option<SeenCounter>,
     /// Whether the counters and the row of `meta` are locked, so that the change may be written.
@@ -53,7 +54,7 @@ impl Prepared {
             counter: None,
             baseline: CreationBaseline::default(),
             definitions_version: 0,
-            n_sequences: 0,
+            sequences: RowCount::default(),
             last_seen: None,
             is_held: false,
         }
@@ -99,7 +100,7 @@ pub(crate) struct PreparedRow {
     /// The highest high-water mark of its periods; `None` if no period issues.
     pub(crate) highest_of_periods: Option<i64>,
     pub(crate) has_periods_made: bool,
-    pub(crate) n_other_periods: u64,
+    pub(crate) other_periods: RowCount,
 }
 
 /// Prepares a change in one database, within its transaction.
@@ -124,10 +125,10 @@ pub(crate) async fn prepare(
     }
     let model = find.one(transaction).await?;
     let is_idle = is_idle(transaction, change, scope, model.as_ref()).await?;
-    let n_sequences = match model {
-        Some(_) => 0,
+    let sequences = match model {
+        Some(_) => RowCount::default(),
         // The count may take long, so it comes before the row of `meta` is locked.
-        None => catalog::count_in(transaction).await?,
+        None => catalog::count(transaction).await?,
     };
     let is_held = !is_dry_run && !is_idle;
     if model.is_some() && is_held {
@@ -158,7 +159,7 @@ pub(crate) async fn prepare(
     };
     let part = Prepared {
         stripe: scope.stripe,
-        n_sequences,
+        sequences,
         row,
         counter,
         baseline,
@@ -220,7 +221,7 @@ async fn found_row(
     let mut row = PreparedRow {
         highest_of_periods: None,
         has_periods_made: !model.periods_removed_through.is_empty(),
-        n_other_periods: 0,
+        other_periods: RowCount::default(),
         model,
         definition,
     };
@@ -231,7 +232,7 @@ async fn found_row(
             row.has_periods_made |= counters::is_any_made(transaction, &key.sequence).await?;
         }
         if !key.period.is_none() && counter.is_none() {
-            row.n_other_periods = new_counter::n_others(transaction, key).await?;
+            row.other_periods = new_counter::count_others(transaction, key).await?;
         }
     }
     Ok((row, counter))
@@ -258,7 +259,7 @@ mod tests {
                 definition: Arc::new(definition),
                 highest_of_periods: None,
                 has_periods_made: true,
-                n_other_periods: 0,
+                other_periods: RowCount::default(),
             }),
             last_seen: Some(SeenCounter {
                 next_value: 500,

@@ -111,9 +111,9 @@ impl ChangeRules {
         parts: &[Prepared],
     ) -> Result<(), StoreError> {
         let limit = self.keyed_periods;
-        let rows = parts.iter().filter_map(|part| part.row.as_ref());
-        let most = rows.map(|row| row.n_other_periods).max().unwrap_or(0);
-        if definition.period == PeriodKind::Keyed && most >= limit {
+        let mut rows = parts.iter().filter_map(|part| part.row.as_ref());
+        let is_full = rows.any(|row| row.other_periods.is_full(limit));
+        if definition.period == PeriodKind::Keyed && is_full {
             return Err(StoreError::TooManyPeriods { limit });
         }
         Ok(())

@@ -28,7 +28,7 @@ use crate::rows::{
     catalog,
     counter::find,
     creation_baseline::CreationBaseline,
-    new_counter::{NewCounter, insert, n_others},
+    new_counter::{NewCounter, count_others, insert},
 };
 
 /// Names the log target of the events in this file.
@@ -166,7 +166,7 @@ impl PeriodCreation {
             return Ok(Creation::MissingCounter);
         }
         if let Some(limit) = self.most_keys
-            && n_others(transaction, &self.key).await? >= limit
+            && count_others(transaction, &self.key).await?.is_full(limit)
         {
             return Ok(Creation::Refused(StoreError::TooManyPeriods { limit }));
         }

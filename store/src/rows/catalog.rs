@@ -18,7 +18,7 @@ use sea_orm::{
 
 use crate::error::StoreError;
 
-use crate::rows::counter::CounterRow;
+use crate::rows::{counter::CounterRow, row_count::RowCount};
 
 /// Marks the counter without period, with which every sequence is created. A sequence without
 /// periods counts in it. It sorts before every period.
@@ -165,18 +165,24 @@ pub(crate) async fn read(
 }
 
 /// Counts the sequences that live here.
-pub(crate) async fn count(database: DatabaseConnection) -> Result<u64, DbErr> {
-    count_in(&database).await
+pub(crate) async fn count(connection: &impl ConnectionTrait) -> Result<RowCount, DbErr> {
+    let states = living_here()
+        .select_only()
+        .column(sequence::Column::State)
+        .column_as(sequence::Column::Name.count(), "n_rows")
+        .group_by(sequence::Column::State)
+        .into_tuple()
+        .all(connection)
+        .await?;
+    Ok(RowCount::of(states))
 }
 
-/// Counts the claims: names that live in other stores.
-pub(crate) async fn count_claims(database: DatabaseConnection) -> Result<u64, DbErr> {
+/// Counts the claims: names that live in other stores. Nothing here says which of them are
+/// retired, so all of them count as such.
+pub(crate) async fn count_claims(connection: &impl ConnectionTrait) -> Result<RowCount, DbErr> {
     let claims = sequence::Entity::find().filter(sequence::Column::State.eq(ELSEWHERE));
-    claims.count(&database).await
-}
-
-pub(crate) async fn count_in(connection: &impl ConnectionTrait) -> Result<u64, DbErr> {
-    living_here().count(connection).await
+    let ended = claims.count(connection).await?;
+    Ok(RowCount { live: 0, ended })
 }
 
 /// Selects all sequences but those that live in other stores.

@@ -8,4 +8,5 @@ pub(crate) mod counter;
 pub(crate) mod creation_baseline;
 pub(crate) mod new_counter;
 pub(crate) mod payment;
+pub(crate) mod row_count;
 pub(crate) mod sequence;

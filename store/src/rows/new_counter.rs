@@ -9,7 +9,7 @@ use odometer_database::session::DatabaseTransaction;
 use odometer_process::faults::{self, Fault};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
-    PaginatorTrait, QueryFilter,
+    QueryFilter, QuerySelect,
     sea_query::{OnConflict, Query},
 };
 
@@ -17,6 +17,7 @@ use crate::rows::{
     catalog::{LIVE, NO_PERIOD},
     conditional_insert::insert_if,
     creation_baseline::CreationBaseline,
+    row_count::RowCount,
 };
 
 /// The values with which a counter begins.
@@ -90,19 +91,24 @@ impl NewCounter {
     }
 }
 
-/// Counts the other periods of the sequence that have a row. Tombstones are never deleted, so they
-/// count, too. If the removal of keys allowed new ones, the table could grow without bound.
-pub(crate) async fn n_others(
+/// Counts the other periods of the sequence that have a row.
+pub(crate) async fn count_others(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
-) -> Result<u64, DbErr> {
-    counter::Entity::find()
+) -> Result<RowCount, DbErr> {
+    let states = counter::Entity::find()
+        .select_only()
+        .column(counter::Column::State)
+        .column_as(counter::Column::Period.count(), "n_rows")
         .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
         .filter(counter::Column::Period.gt(NO_PERIOD))
         // Another replica may just have created the counter of this period.
         .filter(counter::Column::Period.ne(key.period.as_str()))
-        .count(transaction)
-        .await
+        .group_by(counter::Column::State)
+        .into_tuple()
+        .all(transaction)
+        .await?;
+    Ok(RowCount::of(states))
 }
 
 /// Inserts the counter of a period if the sequence is live and has not removed the period. Returns
