@@ -64,6 +64,18 @@ fn audit(program: &Program) -> Vec<Value> {
         .collect()
 }
 
+/// Checks that nobody releases worker ids without the token.
+async fn releases_are_refused(client: &Client, status: u16, code: &str) {
+    let lease = client.lease("far", 10, 60_000, "holder").await;
+    let of_one = format!("/v1/workers/far/{}?force=true", lease.worker);
+    for path in ["/v1/workers/far", &of_one] {
+        let reply = client.send(Method::DELETE, path, &[], None).await;
+        refused(&reply.expect("a reply"), status, code, path);
+    }
+    let renewed = client.renew(&lease, None).await.expect("a reply");
+    assert_eq!(renewed.status, 200, "it is held on: {renewed:?}");
+}
+
 #[test]
 fn every_change_from_afar_needs_the_token() {
     run(async {
@@ -77,6 +89,7 @@ fn every_change_from_afar_needs_the_token() {
             let detail = reply.json()["detail"].to_string();
             assert!(detail.contains("ODOMETER_ADMIN_TOKEN"), "{path}: {detail}");
         }
+        releases_are_refused(&client, 403, "forbidden").await;
         program.kill();
         drop(program);
 
@@ -102,6 +115,7 @@ fn every_change_from_afar_needs_the_token() {
                 assert_eq!(reply.header("www-authenticate"), Some("Bearer"), "{path}");
             }
         }
+        releases_are_refused(&client, 401, "unauthenticated").await;
         assert_eq!(audit(&program), Vec::<Value>::new());
         let told = client.describe("far").await;
         assert_eq!(told["definition"]["description"], "", "{told}");

@@ -8,6 +8,7 @@ use odometer_core::{definition::DEFAULT_STORE, name::SequenceName};
 use thiserror::Error;
 
 use crate::directory::calls::Directory;
+use crate::lifecycle::audit::{self, Author};
 
 pub use odometer_store::{
     LONGEST_TTL, LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MAX_BITS, MAX_LISTED,
@@ -74,6 +75,25 @@ impl Directory {
     ) -> Result<(), WorkerError> {
         let store = &self.shared.store;
         Ok(store.give_back_lease(key, unused_from_ms).await?)
+    }
+
+    /// Ends all leases of a pool, or that of one id, for an operator. The ids rest until the time
+    /// that their holders reserved has passed.
+    ///
+    /// # Errors
+    /// Some leases may go on.
+    pub async fn release_workers(
+        &self,
+        pool: &SequenceName,
+        worker: Option<u32>,
+        author: &Author,
+    ) -> Result<(), WorkerError> {
+        self.serves_workers()?;
+        let store = &self.shared.store;
+        let named = WorkerPool::Named(pool.clone());
+        store.release_workers(DEFAULT_STORE, named, worker).await?;
+        audit::note_release(author, pool, worker);
+        Ok(())
     }
 
     /// Returns the worker ids of a pool that were ever leased and are above `after`, at most

@@ -55,6 +55,21 @@ pub fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
     );
 }
 
+/// Logs that the leases of a pool were ended, or that of one id.
+pub(crate) fn note_release(author: &Author, pool: &SequenceName, worker: Option<u32>) {
+    tracing::info!(
+        target: AUDIT,
+        pool = pool.as_str(),
+        worker,
+        request_id = author.request_id,
+        what = "release-workers",
+        who = author.who,
+        peer = author.peer,
+        forwarded_for = author.forwarded_for,
+        "worker ids were released"
+    );
+}
+
 fn what(act: &Act, creates: bool) -> &'static str {
     match act {
         Act::Define { .. } if creates => "create",

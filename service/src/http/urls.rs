@@ -16,17 +16,8 @@ pub(crate) fn urls(role: ListenerRole) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         let below_v1 = web::scope("/v1")
             .wrap(from_fn(admission::admit))
-            .configure(move |config| {
-                if role.serves_callers() {
-                    changes(config);
-                } else {
-                    for path in CHANGES {
-                        config.service(elsewhere(path, role));
-                    }
-                }
-            })
-            .configure(readings)
-            .service(sequence(role))
+            .configure(move |config| changes(config, role))
+            .configure(move |config| readings(config, role))
             .default_service(web::to(route_not_found));
         config
             .service(below_v1)
@@ -36,75 +27,104 @@ pub(crate) fn urls(role: ListenerRole) -> impl FnOnce(&mut ServiceConfig) {
             .service(get("/docs/", documents::start))
             .service(get("/docs/errors", documents::errors))
             .service(get("/docs/errors/{code}", documents::error));
-        if role.serves_operators() {
-            config
-                .service(get("/metrics", health::metrics))
-                .service(get("/", page::page))
-                .service(get("/page/{file}", page::page));
-        } else {
-            for path in FOR_OPERATORS {
-                config.service(elsewhere(path, role));
-            }
-        }
+        let of_operators = |path| Place::new(path, role, role.serves_operators());
+        config
+            .service(of_operators("/metrics").get(health::metrics))
+            .service(of_operators("/").get(page::page))
+            .service(of_operators("/page/{file}").get(page::page));
         config.default_service(web::to(route_not_found));
     }
 }
 
-/// The paths below `/v1` that issue or change something.
-const CHANGES: [&str; 8] = [
-    "/sequences/{name}/next",
-    "/sequences/{name}/blocks",
-    "/sequences/{name}/advance",
-    "/sequences/{name}/restore",
-    "/sequences/{name}/periods/{key}",
-    "/workers",
-    "/workers/{pool}/{worker}",
-    "/workers/{pool}/{worker}/renew",
-];
-
-/// The paths that a listener for callers alone does not serve.
-const FOR_OPERATORS: [&str; 3] = ["/metrics", "/", "/page/{file}"];
-
-/// Gives the paths of [`CHANGES`] their routes.
-fn changes(config: &mut ServiceConfig) {
+/// Gives their routes to the paths below `/v1` that issue or change something.
+fn changes(config: &mut ServiceConfig, role: ListenerRole) {
+    let of_callers = |path| Place::new(path, role, role.serves_callers());
     config
-        .service(post("/sequences/{name}/next", numbers::next))
-        .service(post("/sequences/{name}/blocks", numbers::blocks))
-        .service(post("/sequences/{name}/advance", lifecycle::advance))
-        .service(post("/sequences/{name}/restore", lifecycle::restore))
-        .service(delete(
-            "/sequences/{name}/periods/{key}",
-            lifecycle::remove_period,
-        ))
-        .service(post("/workers", workers::lease))
-        .service(delete("/workers/{pool}/{worker}", workers::give_back))
-        .service(post("/workers/{pool}/{worker}/renew", workers::renew));
+        .service(of_callers("/sequences/{name}/next").post(numbers::next))
+        .service(of_callers("/sequences/{name}/blocks").post(numbers::blocks))
+        .service(of_callers("/sequences/{name}/advance").post(lifecycle::advance))
+        .service(of_callers("/sequences/{name}/restore").post(lifecycle::restore))
+        .service(of_callers("/sequences/{name}/periods/{key}").delete(lifecycle::remove_period))
+        .service(of_callers("/workers").post(workers::lease))
+        .service(of_callers("/workers/{pool}/{worker}").delete(workers::give_back))
+        .service(of_callers("/workers/{pool}/{worker}/renew").post(workers::renew));
 }
 
-/// Gives their routes to the paths below `/v1` that only show something.
-fn readings(config: &mut ServiceConfig) {
+/// Gives their routes to the paths below `/v1` that show something.
+fn readings(config: &mut ServiceConfig, role: ListenerRole) {
     config
-        .service(post("/sequences/{name}/parse", printed::parse))
+        .service(resource("/sequences/{name}/parse", "POST").route(web::post().to(printed::parse)))
         .service(get("/sequences/{name}/explain", explain::explain))
         .service(get("/sequences", sequences::list))
+        .service(sequence(role))
         .service(get("/replica", replica::replica))
         .service(get("/replica/sequences", replica::list))
         .service(get("/replica/sequences/{name}", replica::watch))
-        .service(get("/workers/{pool}", workers::list));
+        .service(pool(role));
 }
 
 /// Returns the path of one sequence, which shows the sequence, changes it and retires it.
 fn sequence(role: ListenerRole) -> Resource {
-    let path = "/sequences/{name}";
-    let path = if role.serves_callers() {
-        resource(path, "GET, HEAD, PUT, DELETE")
-            .route(web::put().to(sequences::define))
-            .route(web::delete().to(lifecycle::retire))
-    } else {
-        elsewhere(path, role)
-    };
-    path.route(web::get().to(sequences::read))
+    let place = Place::new("/sequences/{name}", role, role.serves_callers());
+    let changed = resource(place.path, "GET, HEAD, PUT, DELETE")
+        .route(web::put().to(sequences::define))
+        .route(web::delete().to(lifecycle::retire));
+    place
+        .served_as(changed)
+        .route(web::get().to(sequences::read))
         .route(web::head().to(sequences::read))
+}
+
+/// Returns the path of one pool, which lists its worker ids and releases them.
+fn pool(role: ListenerRole) -> Resource {
+    let place = Place::new("/workers/{pool}", role, role.serves_callers());
+    let changed =
+        resource(place.path, "GET, HEAD, DELETE").route(web::delete().to(workers::release_pool));
+    place
+        .served_as(changed)
+        .route(web::get().to(workers::list))
+        .route(web::head().to(workers::list))
+}
+
+/// A path that some listeners serve, and others not.
+struct Place {
+    path: &'static str,
+    /// What this listener serves.
+    role: ListenerRole,
+    is_served: bool,
+}
+
+impl Place {
+    fn new(path: &'static str, role: ListenerRole, is_served: bool) -> Self {
+        Self {
+            path,
+            role,
+            is_served,
+        }
+    }
+
+    /// Returns the path, to be read by `GET` or `HEAD` if this listener serves it.
+    fn get<A: FromRequest + 'static>(self, answer: impl Answer<A>) -> Resource {
+        self.served_as(get(self.path, answer))
+    }
+
+    /// Returns the path, which takes `POST` only if this listener serves it.
+    fn post<A: FromRequest + 'static>(self, answer: impl Answer<A>) -> Resource {
+        self.served_as(resource(self.path, "POST").route(web::post().to(answer)))
+    }
+
+    /// Returns the path, which takes `DELETE` only if this listener serves it.
+    fn delete<A: FromRequest + 'static>(self, answer: impl Answer<A>) -> Resource {
+        self.served_as(resource(self.path, "DELETE").route(web::delete().to(answer)))
+    }
+
+    fn served_as(&self, served: Resource) -> Resource {
+        if self.is_served {
+            served
+        } else {
+            elsewhere(self.path, self.role)
+        }
+    }
 }
 
 /// Returns a path that says, for every method for which it gets no route, where it is served.
@@ -126,16 +146,6 @@ fn get<A: FromRequest + 'static>(path: &str, answer: impl Answer<A>) -> Resource
     resource(path, "GET, HEAD")
         .route(web::get().to(answer.clone()))
         .route(web::head().to(answer))
-}
-
-/// Returns a path that takes `POST` only.
-fn post<A: FromRequest + 'static>(path: &str, answer: impl Answer<A>) -> Resource {
-    resource(path, "POST").route(web::post().to(answer))
-}
-
-/// Returns a path that takes `DELETE` only.
-fn delete<A: FromRequest + 'static>(path: &str, answer: impl Answer<A>) -> Resource {
-    resource(path, "DELETE").route(web::delete().to(answer))
 }
 
 /// A function that answers a call. `A` is the tuple of what it is given.
@@ -258,9 +268,8 @@ mod tests {
 
     #[actix_web::test]
     async fn a_listener_for_callers_says_where_metrics_and_page_are() {
-        for path in FOR_OPERATORS {
-            let path = path.replace(['{', '}'], "");
-            let request = TestRequest::get().uri(&path);
+        for path in ["/metrics", "/", "/page/main.js"] {
+            let request = TestRequest::get().uri(path);
             let (status, _, body) = answer_of(ListenerRole::Callers, request).await;
             assert_eq!(status, 404, "{path}");
             let body = String::from_utf8_lossy(&body).into_owned();

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::payload::{
     bodies::{WorkerLeaseRequest, WorkerRenewalRequest, WorkerReturnRequest},
-    parameters::{LeaseHeader, PoolPath, WorkerPath, WorkersQuery},
+    parameters::{ForceQuery, LeaseHeader, PoolPath, ShownLeaseHeader, WorkerPath, WorkersQuery},
     values,
 };
 use super::problem::Problem;
@@ -104,6 +104,7 @@ pub(crate) async fn lease((request, payload, http): Call) -> Result<HttpResponse
         body = LeasedWorkerReply))
 )]
 pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse, Problem> {
+    parse::no_query(request.uri().query())?;
     let (key, ttl) = shown_lease(&request, payload, &http, parse::workers::renewal).await?;
     let lease = http.directory.renew_worker(&key, ttl).await?;
     Ok(HttpResponse::Ok().json(leased(lease)))
@@ -111,23 +112,60 @@ pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse
 
 /// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`.
 ///
-/// After you have sent this, stamp nothing, and ask for no renewal.
+/// After you have sent this, stamp nothing, and ask for no renewal. With `force=true` an
+/// administrator ends the lease without its token, and the worker id rests.
 #[utoipa::path(
     delete,
     path = "/v1/workers/{pool}/{worker}",
     operation_id = "returnWorker",
     tag = "workers",
-    params(PoolPath, WorkerPath, LeaseHeader),
+    params(PoolPath, WorkerPath, ForceQuery, ShownLeaseHeader),
     request_body(content = WorkerReturnRequest, content_type = "application/json",
         description = "From when on no time was used."),
-    responses((status = 204, description = "Given back, now or before."))
+    responses((status = 204, description = "Given back, now or before.")),
+    security((), ("adminToken" = []))
 )]
 pub(crate) async fn give_back((request, payload, http): Call) -> Result<HttpResponse, Problem> {
+    if parse::workers::is_forced(request.uri().query())? {
+        let worker = parse::workers::worker(request.uri().path())?;
+        return release((request, payload, http), Some(worker)).await;
+    }
     let end = parse::workers::end;
     let (key, unused_from_ms) = shown_lease(&request, payload, &http, end).await?;
     http.directory
         .give_back_worker(&key, unused_from_ms)
         .await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// Ends all leases of a pool without their tokens. Each worker id rests until its `until_ms`.
+///
+/// Holders learn of it when they renew, and may stamp the time that they have until then. The pool
+/// no longer counts among those that there may be.
+#[utoipa::path(
+    delete,
+    path = "/v1/workers/{pool}",
+    operation_id = "releasePool",
+    tag = "workers",
+    params(PoolPath),
+    responses((status = 204, description = "All leases have ended, now or before.")),
+    security((), ("adminToken" = []))
+)]
+pub(crate) async fn release_pool((request, payload, http): Call) -> Result<HttpResponse, Problem> {
+    parse::no_query(request.uri().query())?;
+    release((request, payload, http), None).await
+}
+
+/// Ends the leases of the pool in the path, or that of one worker id, for an administrator.
+async fn release(
+    (request, payload, http): Call,
+    worker: Option<u32>,
+) -> Result<HttpResponse, Problem> {
+    let author = http.administration.admit(&request).await?;
+    let pool = parse::name(request.uri().path())?;
+    body::nothing(&request, payload, http.body).await?;
+    let directory = &http.directory;
+    directory.release_workers(&pool, worker, &author).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -168,7 +206,6 @@ async fn shown_lease<T>(
     let path = request.uri().path();
     let (pool, worker) = (parse::name(path)?, parse::workers::worker(path)?);
     let token = parse::workers::token(request.headers())?;
-    parse::no_query(request.uri().query())?;
     let body = body::json_or_nothing(request, payload, http.body).await?;
     let said = read(&body)?;
     let key = http.directory.shown_lease(pool, worker, token)?;

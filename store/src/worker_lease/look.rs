@@ -223,8 +223,8 @@ pub(crate) async fn find_gap(
     Ok(u32::try_from(gap).ok())
 }
 
-/// Counts the pools of other programs that were in use in the last day. Pools of sequences sort
-/// before them.
+/// Counts the pools of other programs that were in use in the last day, and were not released. Pools
+/// of sequences sort before them.
 pub(crate) async fn count_pools(database: &DatabaseConnection) -> Result<u64, DbErr> {
     let pool = Expr::col(worker_lease::Column::Pool);
     let since = || database_clock::now(database.get_database_backend()).sub(OF_LATE_MS);
@@ -235,6 +235,7 @@ pub(crate) async fn count_pools(database: &DatabaseConnection) -> Result<u64, Db
         .expr_as(pool.clone().count_distinct(), "n")
         .from(worker_lease::Entity)
         .and_where(pool.gte("0"))
+        .and_where(worker_lease::Column::TokenHash.ne(""))
         .and_where(is_of_late)
         .to_owned();
     let Some(row) = database.query_one(&query).await? else {

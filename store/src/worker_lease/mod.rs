@@ -47,6 +47,7 @@ pub(crate) mod listing;
 pub(crate) mod look;
 pub(crate) mod members;
 pub(crate) mod reclaim;
+pub(crate) mod release;
 pub(crate) mod renewal;
 pub(crate) mod row_cache;
 pub(crate) mod statements;

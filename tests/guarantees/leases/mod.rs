@@ -5,6 +5,7 @@ mod known;
 mod lost;
 mod ordinary;
 mod race;
+mod released;
 mod striped;
 mod taken;
 mod untold;

@@ -4,6 +4,7 @@ use super::{LIMIT, asked};
 use crate::support::{
     Backend, Client, Lease, Program, Scrape, TestDatabase, for_each_backend, run, wait,
 };
+use reqwest::Method;
 use std::{collections::BTreeSet, time::Instant};
 
 const TTL_MS: i64 = 600_000;
@@ -81,7 +82,7 @@ fn pools_that_nobody_used_of_late_do_not_count() {
         let old = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) \
                    INSERT INTO worker_lease (pool, worker, bits, holder, token_hash, expires_at, \
                    reserved_until, version, reserved_from, ttl_ms, ended) \
-                   SELECT 'old-' || i, 0, 10, 'h', '', 0, 0, 1, 0, 1000, 1 FROM n";
+                   SELECT 'old-' || i, 0, 10, 'h', 'x', 0, 0, 1, 0, 1000, 1 FROM n";
         database.execute(old).await;
         client.lease("one-more", BITS, TTL_MS, "one").await;
         let hour_ago = "UPDATE worker_lease SET expires_at = (unixepoch() - 3600) * 1000";
@@ -91,6 +92,13 @@ fn pools_that_nobody_used_of_late_do_not_count() {
         assert_eq!(refused.code().as_deref(), Some("too_many_sequences"));
         // A pool that exists already can still lease.
         client.lease("old-7", BITS, TTL_MS, "one").await;
+        // So can a new one, if an administrator has released one.
+        for pool in ["old-8", "old-9"] {
+            let path = format!("/v1/workers/{pool}");
+            let released = client.send(Method::DELETE, &path, &[], None).await;
+            assert_eq!(released.expect("a reply").status, 204);
+        }
+        client.lease("yet-another", BITS, TTL_MS, "one").await;
     });
 }
 

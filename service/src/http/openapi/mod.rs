@@ -53,6 +53,7 @@ const BODY_OPTIONAL: [&str; 2] = ["renewWorker", "returnWorker"];
         workers::renew,
         workers::give_back,
         workers::list,
+        workers::release_pool,
         replica::replica,
         replica::list,
         replica::watch,
@@ -255,7 +256,7 @@ mod tests {
                 assert!(names.insert(name), "twice: {name}");
             }
         }
-        assert_eq!(names.len(), 22, "{names:?}");
+        assert_eq!(names.len(), 23, "{names:?}");
         for id in BODY_OPTIONAL {
             assert!(names.contains(id), "{id}");
         }

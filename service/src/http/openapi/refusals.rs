@@ -41,7 +41,10 @@ const WRITING: &[Code] = &[
 ];
 
 /// The refusals of calls that only an administrator may make.
-const ADMINISTERING: &[Code] = &[Code::Unauthenticated, Code::VersionMismatch];
+const ADMINISTERING: &[Code] = &[Code::Unauthenticated];
+
+/// The refusals of calls that may name the version that they change.
+const CONDITIONAL: &[Code] = &[Code::VersionMismatch];
 
 /// The refusals of calls that name a sequence or a pool.
 const NAMING: &[Code] = &[Code::InvalidName];
@@ -116,28 +119,41 @@ fn groups_of(operation_id: &str) -> &'static [&'static [Code]] {
         "explainNumber" => &[CALLING, EXISTING, LIVE_PERIOD, WAITING, PRINTED, EXPLAINING],
         "listSequences" => &[CALLING, ASKING],
         "getSequence" => &[CALLING, EXISTING, LIVE_PERIOD, WAITING],
-        "defineSequence" => &[CALLING, NAMING, ADMINISTERING, WRITING, DEFINING],
+        "defineSequence" => &[
+            CALLING,
+            NAMING,
+            ADMINISTERING,
+            CONDITIONAL,
+            WRITING,
+            DEFINING,
+        ],
         "advanceSequence" => &[
             CALLING,
             EXISTING,
             ADMINISTERING,
+            CONDITIONAL,
             LIVE_PERIOD,
             NEW_PERIOD,
             WRITING,
             WAITING,
             ADVANCING,
         ],
-        "retireSequence" | "restoreSequence" => &[CALLING, EXISTING, ADMINISTERING, WRITING],
+        "retireSequence" | "restoreSequence" => {
+            &[CALLING, EXISTING, ADMINISTERING, CONDITIONAL, WRITING]
+        }
         "removePeriod" => &[
             CALLING,
             EXISTING,
             ADMINISTERING,
+            CONDITIONAL,
             PERIOD,
             NEW_PERIOD,
             WRITING,
         ],
         "leaseWorker" => &[CALLING, NAMING, WRITING, WAITING, CLOCK, LEASING],
-        "renewWorker" | "returnWorker" => &[CALLING, NAMING, WRITING, WAITING, HOLDING],
+        "renewWorker" => &[CALLING, NAMING, WRITING, WAITING, HOLDING],
+        "returnWorker" => &[CALLING, NAMING, ADMINISTERING, WRITING, WAITING, HOLDING],
+        "releasePool" => &[CALLING, NAMING, ADMINISTERING, WRITING, WAITING],
         "listWorkers" => &[CALLING, NAMING, ASKING],
         "getReplica" | "listLiveSequences" => &[CALLING],
         "getLiveSequence" => &[CALLING, NAMING, PERIOD],

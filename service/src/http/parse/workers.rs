@@ -74,6 +74,12 @@ pub(crate) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
     Ok(fields.unused_from_ms.map(|Whole(unix_ms)| unix_ms))
 }
 
+/// Reads the query of a return: whether an administrator ends the lease without its token.
+pub(crate) fn is_forced(query: Option<&str>) -> Result<bool, Problem> {
+    let given = Parameters::read(query, &["force"])?;
+    Ok(given.flag("force")?.unwrap_or(false))
+}
+
 /// Reads the query of a list of worker ids.
 pub(crate) fn listed(query: Option<&str>) -> Result<WorkersQuery, Problem> {
     let given = Parameters::read(query, &["after", "limit"])?;

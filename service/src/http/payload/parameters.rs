@@ -182,6 +182,22 @@ pub(crate) struct LeaseHeader {
 
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
+pub(crate) struct ShownLeaseHeader {
+    /// The `token` of the lease. With `force=true` it is not looked at.
+    #[param(rename = "Odometer-Lease", required = false)]
+    odometer_lease: LeaseToken,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ForceQuery {
+    /// `true` ends the lease without its token. Only an administrator may do so. Without it,
+    /// `false`.
+    force: Option<bool>,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
 pub(crate) struct Traceparent {
     /// The trace that the call is part of (W3C Trace Context). A value that cannot be read is
     /// ignored.
