@@ -226,3 +226,47 @@ fn a_terminal_shows_how_far_a_command_is_and_a_pipe_does_not() {
         assert!(!screen.contains("Checking"), "{screen:?}");
     });
 }
+
+/// Runs a command whose standard output is full. Returns its exit code, and what it said.
+fn with_full_output(database: &TestDatabase, arguments: &[&str]) -> (Option<i32>, String) {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    let home = directory("full");
+    let ended = Command::new(settings::shipped_program())
+        .args(arguments)
+        .current_dir(home.path())
+        .env_clear()
+        .env("ODOMETER_DATABASE_URL", &database.url)
+        .stdin(Stdio::null())
+        .stdout(full.expect("Linux has it"))
+        .stderr(Stdio::piped())
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    (ended.status.code(), said)
+}
+
+#[test]
+fn a_command_that_cannot_write_says_so_and_does_its_work() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let folder = directory("definitions");
+        let file = folder.path().join("definitions.toml");
+        fs::write(&file, "[sequences.orders]\n").expect("a file");
+        let file = file.display().to_string();
+        for arguments in [
+            &["init", "-"][..],
+            &["config"],
+            &["completions", "bash"],
+            &["check"],
+            &["apply", &file],
+            &["recover", "--skip", "5", "--yes"],
+        ] {
+            let (code, said) = with_full_output(&database, arguments);
+            assert_eq!(code, Some(1), "{arguments:?}: {said}");
+            let is_told = said.contains("standard output cannot be written");
+            assert!(is_told, "{arguments:?}: {said}");
+        }
+        // What was asked for is done all the same.
+        assert_eq!(database.next_value("orders").await, Some(6));
+    });
+}

@@ -168,8 +168,8 @@ pub enum LeaseError {
     #[error("Somebody else has worker id {worker}.")]
     Held { worker: u32 },
     #[error(
-        "The lease is lost: it is not the holder's, was given back, or ended and somebody else has \
-         the id. Stamp nothing any more, and lease a worker id again."
+        "The lease is lost: it is not the holder's, was given back or released, or ended and \
+         somebody else has the id. Stamp nothing any more, and lease a worker id again."
     )]
     Lost,
     #[error("`bits` cannot change any more: the worker ids of this pool have {bits} bits.")]
