@@ -17,6 +17,13 @@ pub mod cursor;
 pub mod definition;
 pub mod duration;
 pub mod format;
+#[cfg(test)]
+#[allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests may fail loudly"
+)]
+mod fuzz;
 pub mod glob;
 pub mod name;
 pub mod period;

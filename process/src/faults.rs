@@ -197,7 +197,8 @@ words! {
         NoClaimRow = "no-claim-row",
         /// A worker id is given even if another holder has it.
         NoLeaseConditions = "no-lease-conditions",
-        /// The release of a worker id frees the time that its holder has reserved.
+        /// The release of a worker id frees the id at once, with the time that its holder has
+        /// reserved.
         ReleaseFreesTime = "release-frees-time",
         /// The end of a lease frees its time although another replica renewed the lease meanwhile.
         RenewalUnseen = "renewal-unseen",

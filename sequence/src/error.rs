@@ -20,8 +20,8 @@ pub enum SequenceError {
     #[error("There is no sequence `{name}`.")]
     NotFound { name: SequenceName },
     #[error(
-        "No new sequence is created: `max_sequences` allows {limit}, and ten times as many retired \
-         ones."
+        "No new sequence is created: there are as many as `max_sequences` allows ({limit}), or ten \
+         times as many retired ones. Retire some, or raise it."
     )]
     TooManySequences { limit: u64 },
     #[error("Sequence `{name}` has {left} numbers left, fewer than asked for.")]
@@ -54,8 +54,8 @@ pub enum SequenceError {
     #[error("The period {period} of sequence `{name}` is removed.")]
     PeriodRemoved { name: SequenceName, period: Period },
     #[error(
-        "Sequence `{name}` has as many keys as it may have: `limits.keyed_periods` allows {limit}, \
-         and ten times as many removed ones. Raise that, or name a key that it has."
+        "Sequence `{name}` has as many keys as `limits.keyed_periods` allows ({limit}), or ten times \
+         as many removed ones. Raise that, or name a key that it has."
     )]
     TooManyPeriods { name: SequenceName, limit: u64 },
     #[error("Only the periods of sequences that count by callers' keys can be removed.")]

@@ -31,7 +31,7 @@ use crate::{
         counter::SeenCounter,
         creation_baseline::CreationBaseline,
         new_counter::NewCounter,
-        row_count::RowCount,
+        row_count,
         sequence::SequenceRow,
     },
 };
@@ -185,12 +185,7 @@ impl Database {
 
     async fn admit_name(&self, new: &NewName, until: Instant) -> Attempted<()> {
         match new.row {
-            NewRow::Claim { .. } => {
-                let counting = |database: DatabaseConnection| async move {
-                    catalog::count_claims(&database).await
-                };
-                self.admit(&self.n_claims, until, counting).await
-            }
+            NewRow::Claim { .. } => self.admit_claim(until).await,
             NewRow::Sequence { .. } | NewRow::Copy { .. } => self.admit_sequence(until).await,
         }
     }
@@ -205,28 +200,47 @@ impl Database {
     }
 
     async fn admit_sequence(&self, until: Instant) -> Attempted<()> {
-        let counting =
-            |database: DatabaseConnection| async move { catalog::count(&database).await };
-        self.admit(&self.n_sequences, until, counting).await
+        let limit = self.settings.max_sequences;
+        let counting = |database: DatabaseConnection| async move {
+            let count = catalog::count(&database).await?;
+            Ok(count.left(limit))
+        };
+        self.admit(&self.sequences_left, until, counting).await
     }
 
-    /// Checks that one more row may be created: claims are bounded like sequences. The estimate
-    /// knows only the rows that this process created. So an exact count replaces it from time to
-    /// time, and near the limit each time.
-    async fn admit<F, Fut>(&self, estimate: &AtomicU64, until: Instant, count: F) -> Attempted<()>
+    async fn admit_claim(&self, until: Instant) -> Attempted<()> {
+        let limit = self.settings.max_sequences;
+        let most = limit.saturating_mul(row_count::CLAIMS_FOR_EACH);
+        let counting = |database: DatabaseConnection| async move {
+            let n_claims = catalog::count_claims(&database).await?;
+            Ok(most.saturating_sub(n_claims))
+        };
+        self.admit(&self.claims_left, until, counting).await
+    }
+
+    /// Checks that one more row may be created. The estimate of how many more may be knows only the
+    /// rows that this process created. So `count_left` replaces it from time to time, and near the
+    /// limit each time.
+    async fn admit<F, Fut>(
+        &self,
+        estimate: &AtomicU64,
+        until: Instant,
+        count_left: F,
+    ) -> Attempted<()>
     where
         F: FnOnce(DatabaseConnection) -> Fut,
-        Fut: Future<Output = Result<RowCount, DbErr>> + Send + 'static,
+        Fut: Future<Output = Result<u64, DbErr>> + Send + 'static,
     {
         let limit = self.settings.max_sequences;
-        let estimated = estimate.fetch_add(1, Ordering::Relaxed);
-        let is_far = estimated.saturating_add(RECOUNT_EVERY) < limit;
-        if is_far && !estimated.is_multiple_of(RECOUNT_EVERY) {
+        let one_less = |left: u64| Some(left.saturating_sub(1));
+        let order = Ordering::Relaxed;
+        let estimated = estimate.fetch_update(order, order, one_less).unwrap_or(0);
+        if estimated > RECOUNT_EVERY && !estimated.is_multiple_of(RECOUNT_EVERY) {
             return Ok(());
         }
-        let exact = self.connection.run(until, count).await?;
-        estimate.store(exact.live.saturating_add(1), Ordering::Relaxed);
-        if exact.is_full(limit) {
+        let left = self.connection.run(until, count_left).await?;
+        estimate.store(left.saturating_sub(1), order);
+        if left == 0 {
             return Err(StoreError::TooMany { limit }.into());
         }
         Ok(())

@@ -76,10 +76,10 @@ pub(crate) struct Database {
     /// Whether the record in the database names the Redis servers and the fallback of this replica.
     /// `None` before the record was read.
     pub(crate) agreed: watch::Sender<Option<bool>>,
-    /// An estimate of the number of sequences. Near the limit they are counted exactly.
-    pub(crate) n_sequences: AtomicU64,
-    /// An estimate of the number of claims: names that live in other stores.
-    pub(crate) n_claims: AtomicU64,
+    /// An estimate of how many sequences may still be created. If few may be, they are counted.
+    pub(crate) sequences_left: AtomicU64,
+    /// The same of claims: names that live in other stores.
+    pub(crate) claims_left: AtomicU64,
     /// Uncertain writes that are not settled yet.
     pub(crate) uncertain_writes: UncertainWrites,
     /// Leases of worker ids that are remembered until a loss of them would show.
@@ -182,8 +182,8 @@ impl Database {
             counted,
             fatal: watch::Sender::new(None),
             agreed: watch::Sender::new(None),
-            n_sequences: AtomicU64::new(0),
-            n_claims: AtomicU64::new(0),
+            sequences_left: AtomicU64::new(0),
+            claims_left: AtomicU64::new(0),
             uncertain_writes: UncertainWrites::default(),
             unconfirmed_leases: UnconfirmedLeases::default(),
             known: LeaseRowCache::default(),

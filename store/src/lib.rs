@@ -89,3 +89,4 @@ pub use worker_lease::lease::{
     LONGEST_TTL, LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MAX_BITS, MAX_LISTED,
     WorkerChoice, WorkerPool,
 };
+pub use worker_lease::release::ReleasedWorkers;

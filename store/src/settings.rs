@@ -73,9 +73,10 @@ pub struct StoreLimits {
     pub attempts: u32,
     /// The time for all attempts of one reservation.
     pub deadline: Duration,
-    /// The most sequences in a store. Ten times as many may be retired.
+    /// The most sequences in a store. None is created beyond ten times as many retired ones.
     pub max_sequences: u64,
-    /// The most keys that the callers of one sequence may give. Ten times as many may be removed.
+    /// The most keys that the callers of one sequence may give. No key is created beyond ten times as
+    /// many removed ones.
     pub keyed_periods: u64,
     /// The most rows of the journal that may wait to be written.
     pub journal_queue: usize,

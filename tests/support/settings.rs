@@ -23,6 +23,16 @@ pub fn seed() -> u64 {
     *SEED
 }
 
+/// Returns the settings of property tests: proptest's own, but with the seed of the run. Prints the
+/// seed, so that the output of a failed test shows it.
+pub fn properties() -> proptest::test_runner::Config {
+    println!("ODOMETER_TESTS_SEED={}", seed());
+    proptest::test_runner::Config {
+        rng_seed: proptest::test_runner::RngSeed::Fixed(seed()),
+        ..proptest::test_runner::Config::default()
+    }
+}
+
 /// Returns whether each test uses the servers that it does not draw.
 pub fn meets_the_other_servers() -> bool {
     std::env::var_os("ODOMETER_TESTS_SERVERS").is_some_and(|value| value == "others")

@@ -2,10 +2,11 @@
 //!
 //! These worker ids live in the default store, in pools of their own. No sequence uses their ids.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use odometer_core::{definition::DEFAULT_STORE, name::SequenceName};
 use thiserror::Error;
+use tracing::Instrument as _;
 
 use crate::directory::calls::Directory;
 use crate::lifecycle::audit::{self, Author};
@@ -77,23 +78,30 @@ impl Directory {
         Ok(store.give_back_lease(key, unused_from_ms).await?)
     }
 
-    /// Ends all leases of a pool, or that of one id, for an operator. The ids rest until the time
-    /// that their holders reserved has passed.
+    /// Voids the tokens of all leases of a pool, or that of one id, for an operator. The ids stay
+    /// with their holders until the leases expire. The release is completed even if its caller
+    /// stops waiting.
     ///
     /// # Errors
     /// Some leases may go on.
     pub async fn release_workers(
         &self,
-        pool: &SequenceName,
+        pool: SequenceName,
         worker: Option<u32>,
-        author: &Author,
+        author: Author,
     ) -> Result<(), WorkerError> {
         self.serves_workers()?;
-        let store = &self.shared.store;
-        let named = WorkerPool::Named(pool.clone());
-        store.release_workers(DEFAULT_STORE, named, worker).await?;
-        audit::note_release(author, pool, worker);
-        Ok(())
+        let shared = Arc::clone(&self.shared);
+        let work = async move {
+            let named = WorkerPool::Named(pool.clone());
+            let releasing = shared.store.release_workers(DEFAULT_STORE, &named, worker);
+            let released = releasing.await;
+            audit::note_release(&author, &pool, worker, &released);
+            released.outcome
+        };
+        let done = self.shared.store.finish(work.in_current_span()).await;
+        // Only the end of the store can stop the task, and the store ends with the program.
+        Ok(done.unwrap_or(Err(LeaseError::MayHaveHappened))?)
     }
 
     /// Returns the worker ids of a pool that were ever leased and are above `after`, at most

@@ -2,8 +2,11 @@
 
 use odometer_core::{definition::Definition, name::SequenceName};
 use odometer_process::log::AUDIT;
-use odometer_store::{Act, Altered, Snapshot};
+use odometer_store::{Act, Altered, LeaseError, ReleasedWorkers, Snapshot};
 use serde_json::{Map, Value};
+
+/// What a release of worker ids is called.
+const RELEASE: &str = "release-workers";
 
 /// Who asks for a change, as far as that can be known. A token is never part of this.
 #[derive(Clone, Debug)]
@@ -55,19 +58,40 @@ pub fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
     );
 }
 
-/// Logs that the leases of a pool were ended, or that of one id.
-pub(crate) fn note_release(author: &Author, pool: &SequenceName, worker: Option<u32>) {
-    tracing::info!(
-        target: AUDIT,
-        pool = pool.as_str(),
-        worker,
-        request_id = author.request_id,
-        what = "release-workers",
-        who = author.who,
-        peer = author.peer,
-        forwarded_for = author.forwarded_for,
-        "worker ids were released"
-    );
+/// Logs a release of worker ids: what it did, and that it may have done more.
+pub(crate) fn note_release(
+    author: &Author,
+    pool: &SequenceName,
+    worker: Option<u32>,
+    released: &ReleasedWorkers,
+) {
+    if released.n_leases > 0 {
+        tracing::info!(
+            target: AUDIT,
+            pool = pool.as_str(),
+            worker,
+            n_leases = released.n_leases,
+            request_id = author.request_id,
+            what = RELEASE,
+            who = author.who,
+            peer = author.peer,
+            forwarded_for = author.forwarded_for,
+            "worker ids were released"
+        );
+    }
+    if matches!(released.outcome, Err(LeaseError::MayHaveHappened)) {
+        tracing::warn!(
+            target: AUDIT,
+            pool = pool.as_str(),
+            worker,
+            request_id = author.request_id,
+            what = RELEASE,
+            who = author.who,
+            peer = author.peer,
+            forwarded_for = author.forwarded_for,
+            "worker ids may have been released: the database has not said"
+        );
+    }
 }
 
 fn what(act: &Act, creates: bool) -> &'static str {

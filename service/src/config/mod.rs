@@ -57,7 +57,7 @@ section! {
         migrate: bool = false;
         /// What happens to a name that was never used.
         unknown: Unknown = Unknown::Create;
-        /// The most sequences in a store. Ten times as many may be retired.
+        /// The most sequences in a store, without the retired ones.
         max_sequences: u64 = 1_000_000, 1..=1_000_000_000;
         /// How old this replica's knowledge of definitions may be.
         definition_refresh: Duration = Duration::from_secs(10), SECOND..=DAY;

@@ -41,7 +41,7 @@ section! {
         live_sequences: usize = 1_000_000, 1..=100_000_000;
         /// Periods of one sequence in memory.
         live_periods: usize = 64, 1..=100_000;
-        /// Keys of one keyed sequence. Ten times as many may be removed.
+        /// Keys of one keyed sequence, without the removed ones.
         keyed_periods: u64 = 100_000, 1..=1_000_000_000;
         /// Bytes of a request's body.
         body: usize = 16 * 1024, 1024..=16 * 1024 * 1024;

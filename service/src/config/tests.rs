@@ -1,10 +1,15 @@
 //! Tests how the configuration is read from flags, environment and file.
 
-#![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "tests may fail loudly"
+)]
 
 use std::{fs, path::PathBuf, sync::Arc};
 
 use odometer_core::{definition::Definition, name::SequenceName};
+use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
@@ -493,4 +498,73 @@ fn a_truth_value_may_be_text() {
             .migrate
     );
     assert!(File::with("migrate = true").load().unwrap().migrate);
+}
+
+const SECRET: &str = "never-to-be-shown";
+
+const PIECES: [&str; 34] = [
+    "listen",
+    "database_url",
+    "admin_token",
+    "unknown",
+    "max_sequences",
+    "limits.waiters",
+    "refill.deadline",
+    "http.hosts",
+    "[[template]]",
+    "[default]",
+    "[stores.a]",
+    "[limits]",
+    "match",
+    "share",
+    "databases",
+    "redis",
+    "block.min",
+    "format",
+    " = ",
+    "\"",
+    "'",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "\n",
+    "5s",
+    "0",
+    "-1",
+    "true",
+    "postgres://u:",
+    "@h:1/d",
+    "*",
+];
+
+proptest! {
+    #![proptest_config(odometer_tests::settings::properties())]
+
+    /// A configuration is used, or refused with a sentence that shows no secret.
+    #[test]
+    fn fuzz_configurations_are_refused_without_their_secrets(
+        file in vec(0..PIECES.len(), 0..24),
+        secret in vec(0..PIECES.len(), 0..6),
+        set in vec(0..PIECES.len(), 0..6),
+    ) {
+        let text = |choices: Vec<usize>| -> String {
+            choices.into_iter().map(|choice| PIECES[choice]).collect()
+        };
+        let mut file = File::with(&text(file));
+        let secret = text(secret);
+        for set in [
+            format!("database_url=postgres://u:{SECRET}{secret}"),
+            format!("database_url={SECRET}{secret}"),
+            format!("admin_token={SECRET}{secret}"),
+            text(set),
+        ] {
+            file.flags.set = vec![set];
+            if let Err(error) = file.load() {
+                let said = error.to_string();
+                assert!(!said.is_empty() && !said.contains(SECRET), "{said}");
+            }
+        }
+    }
 }

@@ -177,6 +177,7 @@ mod tests {
     use actix_web::http::ConnectionType;
     use actix_web::test::TestRequest;
     use futures_util::FutureExt;
+    use proptest::{collection::vec, prelude::*};
 
     use super::super::wrong_tokens::{MAX_AT_ONCE, MAX_WAITING};
     use super::*;
@@ -343,5 +344,32 @@ mod tests {
             in_flight.admit().ok().is_none(),
             "it goes on without a place"
         );
+    }
+
+    const PIECES: [&[u8]; 10] = [
+        b"Bearer", b"bearer", b"Basic", b" ", b"  ", b"s3cret", b"s3cre", b"t", b"\t", b"\xff",
+    ];
+
+    proptest! {
+        #![proptest_config(odometer_tests::settings::properties())]
+
+        #[test]
+        fn fuzz_only_the_token_is_admitted(choices in vec(0..PIECES.len(), 0..6)) {
+            let pieces = choices.into_iter().map(|choice| PIECES[choice]);
+            let given = pieces.collect::<Vec<_>>().concat();
+            let Ok(value) = HeaderValue::from_bytes(&given) else {
+                return Ok(());
+            };
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, value);
+            let token = Secret::new("s3cret");
+            let is_admitted = bearer(&headers).is_some_and(|given| same(given, &token));
+            let text = String::from_utf8_lossy(&given);
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let is_right = words.len() == 2
+                && words[0].eq_ignore_ascii_case("bearer")
+                && words[1] == "s3cret";
+            assert!(!is_admitted || is_right, "{text:?}");
+        }
     }
 }

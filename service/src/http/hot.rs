@@ -159,9 +159,15 @@ fn names_text(accept: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "tests may fail loudly"
+)]
 mod tests {
     use actix_web::test::TestRequest;
+    use odometer_core::name::SequenceName;
+    use proptest::{collection::vec, prelude::*};
 
     use super::*;
 
@@ -256,5 +262,93 @@ mod tests {
             .to_srv_request();
         let plain = PlainRequest::read(request.head()).unwrap();
         assert_eq!(plain.request_id.unwrap(), "a-1");
+    }
+
+    const PIECES: [&str; 24] = [
+        "/v1/sequences/",
+        "/next",
+        "orders",
+        "%6Frders",
+        "%2F",
+        "%ff",
+        "?",
+        "&",
+        "count=",
+        "count=7",
+        "ids=false",
+        "ids=",
+        "contiguous=true",
+        "period=2026",
+        "period=",
+        "x=1",
+        "+",
+        "0",
+        "10001",
+        ":",
+        "-",
+        "/",
+        "#",
+        "=",
+    ];
+
+    const HEADERS: [(&str, &str); 18] = [
+        ("host", "localhost"),
+        ("accept", "text/plain"),
+        ("accept", "*/*"),
+        ("accept", "text/plain;q=0"),
+        ("accept", "application/json, text/plain"),
+        ("accept", "text/plain, application/json;q=0.5"),
+        ("content-length", "0"),
+        ("content-length", "2"),
+        ("content-type", "application/json"),
+        ("x-request-id", "a-1"),
+        ("x-request-id", "a b"),
+        (
+            "traceparent",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        ),
+        ("traceparent", "x"),
+        ("expect", "100-continue"),
+        ("origin", "http://localhost"),
+        ("sec-fetch-site", "same-origin"),
+        ("idempotency-key", "a"),
+        ("authorization", "Bearer x"),
+    ];
+
+    proptest! {
+        #![proptest_config(odometer_tests::settings::properties())]
+
+        /// What the warm path takes for a plain request, the routes read in the same way.
+        #[test]
+        fn fuzz_the_routes_read_a_plain_request_in_the_same_way(
+            is_whole: bool,
+            path in vec(0..PIECES.len(), 0..10),
+            headers in vec(0..HEADERS.len(), 0..5),
+        ) {
+            let pieces: String = path.into_iter().map(|choice| PIECES[choice]).collect();
+            let path = match is_whole {
+                true => format!("{NEXT}?{pieces}"),
+                false => format!("/v1/sequences/{pieces}"),
+            };
+            if path.parse::<actix_web::http::Uri>().is_err() {
+                return Ok(());
+            }
+            let mut request = post(&path);
+            for choice in headers {
+                request = request.append_header(HEADERS[choice]);
+            }
+            let request = request.to_srv_request();
+            let head = request.head();
+            let Some(plain) = PlainRequest::read(head) else {
+                return Ok(());
+            };
+            // A text that is no name is in no directory.
+            let named = parse::name(head.uri.path());
+            let is_same = named.is_ok_and(|name| name.as_str() == plain.name);
+            assert!(is_same || SequenceName::parse(plain.name).is_err(), "{path}");
+            assert_eq!(parse::next(head.uri.query()).ok(), Some(plain.asked));
+            assert_eq!(parse::wanted(head.headers()), plain.wanted);
+            assert!(parse::no_idempotency_key(head.headers()).is_ok());
+        }
     }
 }

@@ -113,7 +113,7 @@ pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse
 /// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`.
 ///
 /// After you have sent this, stamp nothing, and ask for no renewal. With `force=true` an
-/// administrator ends the lease without its token, and the worker id rests.
+/// administrator voids the token of the lease, which then ends when it expires.
 #[utoipa::path(
     delete,
     path = "/v1/workers/{pool}/{worker}",
@@ -126,7 +126,7 @@ pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse
     security((), ("adminToken" = []))
 )]
 pub(crate) async fn give_back((request, payload, http): Call) -> Result<HttpResponse, Problem> {
-    if parse::workers::is_forced(request.uri().query())? {
+    if parse::workers::is_forced(&request)? {
         let worker = parse::workers::worker(request.uri().path())?;
         return release((request, payload, http), Some(worker)).await;
     }
@@ -138,17 +138,17 @@ pub(crate) async fn give_back((request, payload, http): Call) -> Result<HttpResp
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// Ends all leases of a pool without their tokens. Each worker id rests until its `until_ms`.
+/// Voids the tokens of all leases of a pool, so that no lease is renewed.
 ///
-/// Holders learn of it when they renew, and may stamp the time that they have until then. The pool
-/// no longer counts among those that there may be.
+/// Each lease ends when it expires, and its worker id rests until `until_ms`. Holders learn of it
+/// when they renew. The pool no longer counts among those that there may be.
 #[utoipa::path(
     delete,
     path = "/v1/workers/{pool}",
     operation_id = "releasePool",
     tag = "workers",
     params(PoolPath),
-    responses((status = 204, description = "All leases have ended, now or before.")),
+    responses((status = 204, description = "No lease of the pool has a token any more.")),
     security((), ("adminToken" = []))
 )]
 pub(crate) async fn release_pool((request, payload, http): Call) -> Result<HttpResponse, Problem> {
@@ -156,7 +156,7 @@ pub(crate) async fn release_pool((request, payload, http): Call) -> Result<HttpR
     release((request, payload, http), None).await
 }
 
-/// Ends the leases of the pool in the path, or that of one worker id, for an administrator.
+/// Releases the pool in the path, or one of its worker ids, for an administrator.
 async fn release(
     (request, payload, http): Call,
     worker: Option<u32>,
@@ -165,7 +165,7 @@ async fn release(
     let pool = parse::name(request.uri().path())?;
     body::nothing(&request, payload, http.body).await?;
     let directory = &http.directory;
-    directory.release_workers(&pool, worker, &author).await?;
+    directory.release_workers(pool, worker, author).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 

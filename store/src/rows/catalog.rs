@@ -177,12 +177,10 @@ pub(crate) async fn count(connection: &impl ConnectionTrait) -> Result<RowCount,
     Ok(RowCount::of(states))
 }
 
-/// Counts the claims: names that live in other stores. Nothing here says which of them are
-/// retired, so all of them count as such.
-pub(crate) async fn count_claims(connection: &impl ConnectionTrait) -> Result<RowCount, DbErr> {
+/// Counts the claims: names that live in other stores.
+pub(crate) async fn count_claims(connection: &impl ConnectionTrait) -> Result<u64, DbErr> {
     let claims = sequence::Entity::find().filter(sequence::Column::State.eq(ELSEWHERE));
-    let ended = claims.count(connection).await?;
-    Ok(RowCount { live: 0, ended })
+    claims.count(connection).await
 }
 
 /// Selects all sequences but those that live in other stores.

@@ -5,6 +5,10 @@ use super::catalog::LIVE;
 /// How many rows may have ended for each one that may be live.
 const ENDED_FOR_EACH: u64 = 10;
 
+/// How many claims there may be for each sequence that a store may have: nothing in a claim says
+/// whether its sequence is live or has ended.
+pub(crate) const CLAIMS_FOR_EACH: u64 = 1 + ENDED_FOR_EACH;
+
 /// How many names a database has, or how many keys a sequence has in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RowCount {
@@ -37,10 +41,17 @@ impl RowCount {
         }
     }
 
-    /// Returns whether there may be no other row: `limit` of them are live, or ten times as many
+    /// Returns whether no other row may be created: `limit` of them are live, or ten times as many
     /// have ended. Without this second bound, the table could grow without end.
     pub(crate) fn is_full(self, limit: u64) -> bool {
-        self.live >= limit || self.ended >= limit.saturating_mul(ENDED_FOR_EACH)
+        self.left(limit) == 0
+    }
+
+    /// Returns how many rows may be created until the nearer of both bounds is reached.
+    pub(crate) fn left(self, limit: u64) -> u64 {
+        let most_ended = limit.saturating_mul(ENDED_FOR_EACH);
+        let ended_left = most_ended.saturating_sub(self.ended);
+        limit.saturating_sub(self.live).min(ended_left)
     }
 }
 
@@ -60,5 +71,7 @@ mod tests {
         assert!(states(&[("retired", 29)]).with(3).is_full(3));
         assert!(states(&[("live", 2), ("removed", 30)]).is_full(3));
         assert!(!states(&[("live", 2), ("removed", 30)]).is_full(u64::MAX));
+        assert_eq!(states(&[("live", 2), ("retired", 5)]).left(3), 1);
+        assert_eq!(states(&[("live", 2), ("retired", 9_990)]).left(1000), 10);
     }
 }

@@ -1,5 +1,7 @@
 //! Reads what is needed before a worker id is leased, renewed or given back.
 
+use std::ops::RangeInclusive;
+
 use entity::{meta, worker_lease};
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
@@ -9,7 +11,10 @@ use sea_orm::{
     sea_query::{Alias, Expr, ExprTrait, Query, SelectStatement},
 };
 
-use super::{baseline::LeaseRecoveryMark, lease::signed};
+use super::{
+    baseline::LeaseRecoveryMark,
+    lease::{signed, unsigned},
+};
 use crate::{
     guard::{GuardRead, HeartbeatGuard},
     meta_row,
@@ -92,6 +97,46 @@ pub(crate) async fn read_lease(
     let row = meta_row::query(&database, &query).await?;
     let lease = Option::<Model>::from_query_result(&row, "")?;
     Ok((LeaseRead::from_query_result(&row, "")?, lease))
+}
+
+/// Reads whether any lease of these ids has a token.
+pub(crate) async fn has_token(
+    database: DatabaseConnection,
+    guard: HeartbeatGuard,
+    pool: String,
+    ids: RangeInclusive<u32>,
+) -> Result<(LeaseRead, bool), DbErr> {
+    let leased = Query::select()
+        .from(worker_lease::Entity)
+        .expr(Expr::col(worker_lease::Column::Worker).min())
+        .cond_where(with_token(pool, &ids))
+        .to_owned();
+    let query = of_the_database(database.get_database_backend(), &guard)
+        .expr_as(scalar(leased), "lowest")
+        .to_owned();
+    let row = meta_row::query(&database, &query).await?;
+    let lowest: Option<i32> = row.try_get("", "lowest")?;
+    Ok((LeaseRead::from_query_result(&row, "")?, lowest.is_some()))
+}
+
+/// Builds the condition that a row is one of these ids and has a token.
+pub(crate) fn with_token(pool: String, ids: &RangeInclusive<u32>) -> Condition {
+    Condition::all()
+        .add(worker_lease::Column::Pool.eq(pool))
+        .add(worker_lease::Column::Worker.between(signed(*ids.start()), signed(*ids.end())))
+        .add(worker_lease::Column::TokenHash.ne(""))
+}
+
+/// Reads the highest id of a pool that has a row, or 0.
+pub(crate) async fn last_worker(database: DatabaseConnection, pool: String) -> Result<u32, DbErr> {
+    let highest: Option<Option<i32>> = worker_lease::Entity::find()
+        .select_only()
+        .column_as(worker_lease::Column::Worker.max(), "highest")
+        .filter(worker_lease::Column::Pool.eq(pool))
+        .into_tuple()
+        .one(&database)
+        .await?;
+    Ok(highest.flatten().map_or(0, unsigned))
 }
 
 /// Selects what each look reads of the database.
@@ -223,8 +268,8 @@ pub(crate) async fn find_gap(
     Ok(u32::try_from(gap).ok())
 }
 
-/// Counts the pools of other programs that were in use in the last day, and were not released. Pools
-/// of sequences sort before them.
+/// Counts the pools of other programs that have a lease with a token, and were in use in the last
+/// day. Pools of sequences sort before them.
 pub(crate) async fn count_pools(database: &DatabaseConnection) -> Result<u64, DbErr> {
     let pool = Expr::col(worker_lease::Column::Pool);
     let since = || database_clock::now(database.get_database_backend()).sub(OF_LATE_MS);

@@ -17,10 +17,17 @@ use super::lease::{
 };
 use crate::{database::Database, store::Store, striped::walk::Walk};
 
+impl Database {
+    /// Returns whether the database is the one that has a worker id.
+    pub(crate) fn has_worker(&self, worker: u32) -> bool {
+        Share::of(self.identity.stripe).has(worker)
+    }
+}
+
 impl Store {
     /// Returns the database that has a worker id.
     pub(crate) fn database_of(&self, worker: u32) -> Result<&Arc<Database>, LeaseError> {
-        let is_its = |database: &&Arc<Database>| Share::of(database.identity.stripe).has(worker);
+        let is_its = |database: &&Arc<Database>| database.has_worker(worker);
         self.databases().find(is_its).ok_or(LeaseError::Unavailable)
     }
 

@@ -35,6 +35,9 @@
 //! leases may be forgotten. In a database that may be fenced a lease reaches ahead no further than
 //! it has lasted, so there ids rest only for as long as that, and holders keep their leases.
 //!
+//! An operator can void tokens (`release.rs`). Such a lease cannot be renewed, and ends when it
+//! expires.
+//!
 //! The decisions are ADR 18 and ADR 19.
 
 pub(crate) mod attempt;

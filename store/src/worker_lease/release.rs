@@ -1,13 +1,14 @@
-//! Ends leases without their tokens, for an operator.
+//! Voids the tokens of leases, for an operator.
 //!
-//! A holder learns of it only when it renews its lease. Until then it stamps the time that it has
-//! reserved. So an id that is released rests until that time has passed, and no time is stamped
-//! twice.
+//! A lease without its token cannot be renewed, so it ends when it expires. Until then its id is
+//! given to nobody. This matters after a failover that lost the release: a fence lets leases go on
+//! that have not expired, because nobody else can have had their ids. A holder learns of the release
+//! when it renews, and may stamp until then the time that it has reserved.
 
-use std::{sync::Arc, time::Instant};
+use std::{ops::RangeInclusive, sync::Arc, time::Instant};
 
 use futures_util::future::{BoxFuture, join_all};
-use tracing::Instrument as _;
+use odometer_database::retry::AttemptError;
 
 use super::{
     attempt::{LeaseAttempted, certain},
@@ -17,80 +18,121 @@ use super::{
 };
 use crate::{database::Database, store::Store, stores::Stores};
 
+/// How many ids of a pool one statement releases.
+const PAGE: u32 = 4096;
+
+/// What a release has done.
+#[derive(Debug)]
+pub struct ReleasedWorkers {
+    /// How many leases have lost their token, at least. Those that had expired count, too.
+    pub n_leases: u64,
+    /// Whether all of it is done. If not, you can ask again.
+    pub outcome: Result<(), LeaseError>,
+}
+
 impl Stores {
-    /// Ends all leases of a pool, or that of one id, and voids their tokens. Leases that have ended
-    /// already are as they were.
-    ///
-    /// # Errors
-    /// Some leases may go on. You can ask again.
+    /// Voids the tokens of all leases of a pool, or that of one id.
     pub fn release_workers<'a>(
         &'a self,
         store: &'a str,
-        pool: WorkerPool,
+        pool: &'a WorkerPool,
         worker: Option<u32>,
-    ) -> BoxFuture<'a, Result<(), LeaseError>> {
+    ) -> BoxFuture<'a, ReleasedWorkers> {
         Box::pin(async move {
-            let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
-            let store = Arc::clone(self.at(index));
-            let (until, tasks) = (store.deadline(), store.tasks().clone());
-            let releasing = async move { store.release_workers(&pool, worker, until).await };
-            let ended = tasks.spawn(releasing.in_current_span()).await;
-            ended.unwrap_or(Err(LeaseError::MayHaveHappened))
+            match self.index_of(store) {
+                Some(index) => self.at(index).release_workers(pool, worker).await,
+                None => ReleasedWorkers {
+                    n_leases: 0,
+                    outcome: Err(LeaseError::Unavailable),
+                },
+            }
         })
     }
 }
 
 impl Store {
     /// Releases the ids of a pool in every database, or one id in its database.
-    async fn release_workers(
-        &self,
-        pool: &WorkerPool,
-        worker: Option<u32>,
-        until: Instant,
-    ) -> Result<(), LeaseError> {
-        let databases = match worker {
-            Some(worker) => vec![self.database_of(worker)?],
-            None => self.databases().collect(),
+    async fn release_workers(&self, pool: &WorkerPool, worker: Option<u32>) -> ReleasedWorkers {
+        let is_asked =
+            |database: &&Arc<Database>| worker.is_none_or(|worker| database.has_worker(worker));
+        let releasing = self
+            .databases()
+            .filter(is_asked)
+            .map(|database| database.release_workers(pool, worker));
+        let mut all = ReleasedWorkers {
+            n_leases: 0,
+            outcome: Ok(()),
         };
-        let releasing = databases
-            .into_iter()
-            .map(|database| database.release_workers(pool, worker, until));
-        join_all(releasing).await.into_iter().collect()
+        for one in join_all(releasing).await {
+            all.n_leases = all.n_leases.saturating_add(one.n_leases);
+            all.outcome = all.outcome.and(one.outcome);
+        }
+        all
     }
 }
 
 impl Database {
-    async fn release_workers(
-        &self,
-        pool: &WorkerPool,
-        worker: Option<u32>,
-        until: Instant,
-    ) -> Result<(), LeaseError> {
-        let releasing = self.repeated(until, |_| self.try_to_release(pool, worker, until));
-        releasing.await
+    /// Releases the ids page by page: a pool may have millions of them.
+    async fn release_workers(&self, pool: &WorkerPool, worker: Option<u32>) -> ReleasedWorkers {
+        let mut n_leases: u64 = 0;
+        let releasing = async {
+            let (mut first, last) = match worker {
+                Some(worker) => (worker, worker),
+                None => (0, self.last_worker(pool).await?),
+            };
+            loop {
+                let end = last.min(first.saturating_add(PAGE - 1));
+                let until = self.deadline();
+                let page = |_| self.try_to_release(pool, first..=end, until);
+                n_leases = n_leases.saturating_add(self.repeated(until, page).await?);
+                if end >= last {
+                    return Ok(());
+                }
+                first = end.saturating_add(1);
+            }
+        };
+        let outcome = releasing.await;
+        ReleasedWorkers { n_leases, outcome }
+    }
+
+    /// Returns the highest id of a pool that has a row, or 0.
+    async fn last_worker(&self, pool: &WorkerPool) -> Result<u32, LeaseError> {
+        let until = self.deadline();
+        let reading = |_| {
+            let key = pool.key();
+            let reading = self
+                .connection
+                .run(until, |database| look::last_worker(database, key));
+            async { Ok(reading.await.map_err(certain)?) }
+        };
+        self.repeated(until, reading).await
     }
 
     async fn try_to_release(
         &self,
         pool: &WorkerPool,
-        worker: Option<u32>,
+        ids: RangeInclusive<u32>,
         until: Instant,
-    ) -> LeaseAttempted<()> {
+    ) -> LeaseAttempted<u64> {
         let (sent, guard) = (SentAt::read(), self.guard()?);
-        let (key, guard_copy) = (pool.key(), guard.clone());
+        let (key, of, guard_copy) = (pool.key(), ids.clone(), guard.clone());
         let releasing = self.connection.run(until, |database| {
-            statements::release(database, key, worker, guard_copy)
+            statements::release(database, key, of, guard_copy)
         });
-        if releasing.await? > 0 {
-            return Ok(());
+        let n_released = releasing.await?;
+        if n_released > 0 {
+            return Ok(n_released);
         }
-        // There was no lease, or the guard did not hold: a look tells which.
+        // There was no token, or the guard did not hold: a look tells which.
         let (key, guard_copy) = (pool.key(), guard.clone());
         let looking = self.connection.run(until, |database| {
-            look::read_lease(database, guard_copy, key, worker.unwrap_or(0))
+            look::has_token(database, guard_copy, key, ids)
         });
-        let (read, _) = looking.await.map_err(certain)?;
+        let (read, has_token) = looking.await.map_err(certain)?;
         self.check_read(&read, guard, sent)?;
-        Ok(())
+        if has_token {
+            return Err(AttemptError::Conflict);
+        }
+        Ok(0)
     }
 }

@@ -90,7 +90,9 @@ impl Database {
         let ttl = ttl.unwrap_or(former);
         let (until_ms, expires_ms) = baseline.ends_ms(ttl, Some(seen.leased_at));
         let written = worker_lease::Model {
-            expires_at: expires_ms,
+            // It never falls: a copy that lost this renewal would let the lease go on, although
+            // somebody else may have had the id since.
+            expires_at: expires_ms.max(seen.expires_at),
             reserved_until: until_ms.max(seen.reserved_until),
             version: seen.version.saturating_add(1),
             ttl_ms: millis(ttl),

@@ -3,6 +3,8 @@
 //! Each statement names the version of the row as it was seen. So a statement that arrives late,
 //! after another writer, does nothing.
 
+use std::ops::RangeInclusive;
+
 use entity::{meta, worker_lease};
 use odometer_database::{database_clock, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
@@ -12,11 +14,7 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, Query},
 };
 
-use super::{
-    baseline::LeaseBaseline,
-    lease::{MAX_AHEAD_MS, signed},
-    look,
-};
+use super::{baseline::LeaseBaseline, lease::MAX_AHEAD_MS, look};
 use crate::{guard::HeartbeatGuard, meta_row, rows::conditional_insert::insert_if};
 
 impl LeaseBaseline {
@@ -155,41 +153,28 @@ pub(crate) async fn renew(
     Ok(renewed.rows_affected == 1)
 }
 
-/// Ends the leases of a pool, or that of one id, and voids their tokens. Returns how many leases had
-/// a token. The time that they reserved stays reserved, as a holder may go on to stamp it.
+/// Voids the tokens of the leases of these ids. Returns how many leases had a token. A lease keeps
+/// its end and its time: until then nobody else gets its id.
 pub(crate) async fn release(
     database: DatabaseConnection,
     pool: String,
-    worker: Option<u32>,
+    ids: RangeInclusive<u32>,
     guard: HeartbeatGuard,
 ) -> Result<u64, DbErr> {
     use worker_lease::Column;
-    let backend = database.get_database_backend();
-    let mut leased = Condition::all()
-        .add(Column::Pool.eq(pool))
-        .add(Column::TokenHash.ne(""));
-    if let Some(worker) = worker {
-        leased = leased.add(Column::Worker.eq(signed(worker)));
-    }
     let mut release = worker_lease::Entity::update_many()
         .col_expr(Column::TokenHash, Expr::val(""))
-        .col_expr(Column::Ended, Expr::val(true))
-        .col_expr(Column::ExpiresAt, ended_at(backend))
         .col_expr(Column::Version, Expr::col(Column::Version).add(1));
     if faults::is(Fault::ReleaseFreesTime) {
-        release = release.col_expr(Column::ReservedUntil, database_clock::now(backend));
+        let now = || database_clock::now(database.get_database_backend());
+        release = release
+            .col_expr(Column::Ended, Expr::val(true))
+            .col_expr(Column::ReservedUntil, now());
     }
-    let released = release.filter(leased).filter(guard.holds());
+    let released = release
+        .filter(look::with_token(pool, &ids))
+        .filter(guard.holds());
     Ok(released.exec(&database).await?.rows_affected)
-}
-
-/// Returns when a lease that is ended now has ended: now, unless it had expired before.
-fn ended_at(backend: DbBackend) -> Expr {
-    let expires_at = Expr::col(worker_lease::Column::ExpiresAt);
-    let now = database_clock::now(backend);
-    Expr::case(expires_at.clone().lte(now.clone()), expires_at)
-        .finally(now)
-        .into()
 }
 
 /// Ends the lease of a row that had reserved time until `until_ms`. No id was issued with a time at
@@ -202,9 +187,12 @@ pub(crate) async fn end(
     guard: HeartbeatGuard,
 ) -> Result<bool, DbErr> {
     use worker_lease::Column;
+    let expires_at = Expr::col(Column::ExpiresAt);
+    let now = database_clock::now(database.get_database_backend());
+    let ended_at = Expr::case(expires_at.clone().lte(now.clone()), expires_at).finally(now);
     let columns = [Column::Ended, Column::ReservedUntil, Column::Version];
     let ended = update_to(&written, columns)
-        .col_expr(Column::ExpiresAt, ended_at(database.get_database_backend()))
+        .col_expr(Column::ExpiresAt, ended_at.into())
         .filter(Column::Version.eq(version_before(&written)))
         .filter(Column::TokenHash.eq(written.token_hash))
         .filter(Column::ReservedUntil.eq(until_ms))

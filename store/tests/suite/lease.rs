@@ -51,6 +51,26 @@ async fn a_lease_is_renewed_and_given_back(backend: Backend) {
     assert!(!row.is_held);
 }
 
+for_each_backend!(a_renewal_for_a_shorter_time_lets_the_lease_expire_no_earlier);
+
+/// A failover may lose the renewal. Then the lease goes on, so nobody else may have had its id.
+async fn a_renewal_for_a_shorter_time_lets_the_lease_expire_no_earlier(backend: Backend) {
+    let stage = Stage::new(backend).await;
+    let first = lease(&stage, "one").await.expect("a lease");
+    let (pool, worker) = (&first.key.pool, first.key.worker);
+    let expires_ms = async || {
+        let row = stage.store().lease_row(STORE, pool, worker).await;
+        row.expect("it can be read")
+            .expect("it was leased")
+            .expires_ms
+    };
+    let before_ms = expires_ms().await;
+    let shorter = Some(Duration::from_secs(1));
+    let renewed = stage.store().renew_lease(&first.key, shorter).await;
+    assert_eq!(renewed.expect("it is renewed").ttl, Duration::from_secs(1));
+    assert_eq!(expires_ms().await, before_ms);
+}
+
 for_each_backend!(a_lease_whose_caller_is_gone_is_given_back);
 
 async fn a_lease_whose_caller_is_gone_is_given_back(backend: Backend) {

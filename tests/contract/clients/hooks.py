@@ -27,8 +27,8 @@ RULES = {
     "defineSequence": {"invalid_definition"},
     # A floor above the last number of the sequence.
     "advanceSequence": {"invalid_body", "invalid_period"},
-    # A time outside of the lease.
-    "returnWorker": {"invalid_parameter"},
+    # A time outside of the lease, a token with `force`, or neither; a body with `force`.
+    "returnWorker": {"invalid_parameter", "invalid_body"},
     # All worker ids of the pool are taken.
     "leaseWorker": {"no_worker_id"},
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use reqwest::Method;
 use serde_json::json;
 
 use super::{LIMIT, asked};
@@ -70,6 +71,23 @@ fn each_database_leases_ids_of_its_own_until_all_are_taken() {
         let listed = client.get("/v1/workers/billing").await.expect("a reply");
         let workers = listed.json()["workers"].as_array().map(Vec::len);
         assert_eq!(workers, Some(1 << BITS), "{listed:?}");
+        // A release reaches every database.
+        let other = client.lease("other", BITS, TTL_MS, "one").await;
+        for n in 1..3 {
+            let holder = format!("other-{n}");
+            client.lease("other", BITS, TTL_MS, &holder).await;
+        }
+        let path = "/v1/workers/other";
+        let released = client.send(Method::DELETE, path, &[], None).await;
+        assert_eq!(released.expect("a reply").status, 204);
+        let renewed = client.renew(&other, None).await.expect("a reply");
+        assert_eq!(renewed.code().as_deref(), Some("lease_lost"));
+        for database in &stripes.databases {
+            let of_pool = "SELECT COUNT(*) FROM worker_lease WHERE pool = 'other'";
+            assert!(database.number(of_pool).await >= Some(1), "vacuous");
+            let kept = format!("{of_pool} AND token_hash <> ''");
+            assert_eq!(database.number(&kept).await, Some(0));
+        }
         // A holder that comes back gets its former id, no matter which database has it.
         for lease in leases.iter().rev().take(4) {
             let given = client.give_back(lease, Some(lease.from_ms)).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use actix_web::http::header::{HeaderMap, HeaderName};
 use odometer_core::name::SequenceName;
 use odometer_sequence::workers::{
@@ -74,10 +75,17 @@ pub(crate) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
     Ok(fields.unused_from_ms.map(|Whole(unix_ms)| unix_ms))
 }
 
-/// Reads the query of a return: whether an administrator ends the lease without its token.
-pub(crate) fn is_forced(query: Option<&str>) -> Result<bool, Problem> {
-    let given = Parameters::read(query, &["force"])?;
-    Ok(given.flag("force")?.unwrap_or(false))
+/// Reads whether an administrator releases a worker id, without the token of its lease.
+pub(crate) fn is_forced(request: &HttpRequest) -> Result<bool, Problem> {
+    let given = Parameters::read(request.uri().query(), &["force"])?;
+    let is_forced = given.flag("force")?.unwrap_or(false);
+    if is_forced && request.headers().contains_key(TOKEN) {
+        return Err(invalid_parameter(
+            "Give `Odometer-Lease` to return the worker id as its holder, or `force=true` to \
+             release it as an administrator, not both.",
+        ));
+    }
+    Ok(is_forced)
 }
 
 /// Reads the query of a list of worker ids.

@@ -183,7 +183,7 @@ pub(crate) struct LeaseHeader {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct ShownLeaseHeader {
-    /// The `token` of the lease. With `force=true` it is not looked at.
+    /// The `token` of the lease. You need it unless you give `force=true`.
     #[param(rename = "Odometer-Lease", required = false)]
     odometer_lease: LeaseToken,
 }
@@ -191,8 +191,8 @@ pub(crate) struct ShownLeaseHeader {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ForceQuery {
-    /// `true` ends the lease without its token. Only an administrator may do so. Without it,
-    /// `false`.
+    /// `true` voids the token of the lease, and needs none. Only an administrator may do so.
+    /// Without it, `false`.
     force: Option<bool>,
 }
 
