@@ -225,19 +225,15 @@ proptest! {
     }
 }
 
-/// Pieces of definitions in JSON.
-const DEFINITIONS: &[&str] = &[
-    "{",
-    "}",
-    ",",
-    ":",
-    "\"",
+/// Fields of definitions in JSON, and what is none.
+const FIELDS: &[&str] = &[
     "\"kind\":\"block\"",
     "\"kind\":\"snowflake\"",
     "\"start\":\"0\"",
     "\"start\":5",
     "\"step\":10",
     "\"max\":\"9223372036854775806\"",
+    "\"max\":99",
     "\"order\":\"strict\"",
     "\"period\":\"day\"",
     "\"period\":\"keyed\"",
@@ -245,36 +241,36 @@ const DEFINITIONS: &[&str] = &[
     "\"cutover\":\"02:30\"",
     "\"block\":{\"min\":1,\"max\":5}",
     "\"format\":\"{period}-{value:06}\"",
+    "\"format\":\"A{value:04}\"",
     "\"overflow\":\"widen\"",
     "\"declared_rate\":0.5",
     "\"limit\":{\"rate\":1,\"burst\":7}",
     "\"limit\":null",
     "\"layout\":{\"worker\":5}",
     "\"retain\":\"40d\"",
+    "\"description\":\"\\u00e9\"",
     "\"confirm\":true",
-    "1e400",
-    "null",
+    "\"none\":1",
+    "\"start\":1e400",
     "[",
-    "]",
 ];
 
 proptest! {
     #![proptest_config(properties())]
 
     #[test]
-    fn a_definition_is_refused_or_stored_as_it_is(choices in choices()) {
-        let fields = text_of(DEFINITIONS, &choices);
-        for text in [fields.clone(), format!("{{{fields}}}")] {
-            let Ok(change) = DefinitionChange::from_json(text.as_bytes()) else {
-                continue;
-            };
-            let Ok(created) = change.create(&Definition::default()) else {
-                continue;
-            };
-            let stored = Definition::from_stored(&created.to_stored());
-            assert_eq!(stored.expect("it was checked"), created, "{text}");
-            let again = change.apply(&created, created.start, true);
-            assert_eq!(again.expect("nothing changes"), created, "{text}");
-        }
+    fn a_definition_is_refused_or_stored_as_it_is(fields in vec(0..FIELDS.len(), 0..6)) {
+        let fields: Vec<&str> = fields.into_iter().map(|choice| FIELDS[choice]).collect();
+        let text = format!("{{{}}}", fields.join(","));
+        let Ok(change) = DefinitionChange::from_json(text.as_bytes()) else {
+            return Ok(());
+        };
+        let Ok(created) = change.create(&Definition::default()) else {
+            return Ok(());
+        };
+        let stored = Definition::from_stored(&created.to_stored());
+        assert_eq!(stored.expect("it was checked"), created, "{text}");
+        let again = change.apply(&created, created.start, true);
+        assert_eq!(again.expect("nothing changes"), created, "{text}");
     }
 }

@@ -55,7 +55,7 @@ pub enum SequenceError {
     PeriodRemoved { name: SequenceName, period: Period },
     #[error(
         "Sequence `{name}` has as many keys as `limits.keyed_periods` allows ({limit}), or ten times \
-         as many removed ones. Raise that, or name a key that it has."
+         as many removed ones. Raise that, or remove keys, or name one that it has."
     )]
     TooManyPeriods { name: SequenceName, limit: u64 },
     #[error("Only the periods of sequences that count by callers' keys can be removed.")]
@@ -231,7 +231,7 @@ mod tests {
     fn the_way_out_that_is_told_is_one() {
         let full = told(StoreError::TooManyPeriods { limit: 7 });
         assert!(
-            full.contains("raise that") && !full.contains("remove some"),
+            full.contains("Raise that") && full.contains("remove keys"),
             "{full}"
         );
         let high = told(StoreError::FloorTooHigh {
