@@ -18,7 +18,7 @@ use crate::{
 
 /// Choices of what a text is built of.
 fn choices() -> impl Strategy<Value = Vec<u8>> {
-    vec(any::<u8>(), 0..48)
+    vec(any::<u8>(), 0..6)
 }
 
 /// Builds a text: of four bytes three choose a piece that the reader may know, and one is a

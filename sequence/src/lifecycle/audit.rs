@@ -2,7 +2,7 @@
 
 use odometer_core::{definition::Definition, name::SequenceName};
 use odometer_process::log::AUDIT;
-use odometer_store::{Act, Altered, LeaseError, ReleasedWorkers, Snapshot};
+use odometer_store::{Act, Altered, ReleasedWorkers, Snapshot};
 use serde_json::{Map, Value};
 
 /// What a release of worker ids is called.
@@ -79,7 +79,7 @@ pub(crate) fn note_release(
             "worker ids were released"
         );
     }
-    if matches!(released.outcome, Err(LeaseError::MayHaveHappened)) {
+    if released.may_be_more {
         tracing::warn!(
             target: AUDIT,
             pool = pool.as_str(),
@@ -89,7 +89,7 @@ pub(crate) fn note_release(
             who = author.who,
             peer = author.peer,
             forwarded_for = author.forwarded_for,
-            "worker ids may have been released: the database has not said"
+            "more worker ids may have been released: the database has not said"
         );
     }
 }

@@ -5,10 +5,17 @@
 //! that have not expired, because nobody else can have had their ids. A holder learns of the release
 //! when it renews, and may stamp until then the time that it has reserved.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Instant};
+use std::{
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 use futures_util::future::{BoxFuture, join_all};
-use odometer_database::retry::AttemptError;
+use odometer_database::{failure::StatementFailure, retry::AttemptError};
 
 use super::{
     attempt::{LeaseAttempted, certain},
@@ -26,6 +33,8 @@ const PAGE: u32 = 4096;
 pub struct ReleasedWorkers {
     /// How many leases have lost their token, at least. Those that had expired count, too.
     pub n_leases: u64,
+    /// Whether there may be more of them: a database has not said what it did.
+    pub may_be_more: bool,
     /// Whether all of it is done. If not, you can ask again.
     pub outcome: Result<(), LeaseError>,
 }
@@ -43,6 +52,7 @@ impl Stores {
                 Some(index) => self.at(index).release_workers(pool, worker).await,
                 None => ReleasedWorkers {
                     n_leases: 0,
+                    may_be_more: false,
                     outcome: Err(LeaseError::Unavailable),
                 },
             }
@@ -61,10 +71,12 @@ impl Store {
             .map(|database| database.release_workers(pool, worker));
         let mut all = ReleasedWorkers {
             n_leases: 0,
+            may_be_more: false,
             outcome: Ok(()),
         };
         for one in join_all(releasing).await {
             all.n_leases = all.n_leases.saturating_add(one.n_leases);
+            all.may_be_more |= one.may_be_more;
             all.outcome = all.outcome.and(one.outcome);
         }
         all
@@ -75,6 +87,7 @@ impl Database {
     /// Releases the ids page by page: a pool may have millions of them.
     async fn release_workers(&self, pool: &WorkerPool, worker: Option<u32>) -> ReleasedWorkers {
         let mut n_leases: u64 = 0;
+        let may_be_more = AtomicBool::new(false);
         let releasing = async {
             let (mut first, last) = match worker {
                 Some(worker) => (worker, worker),
@@ -83,7 +96,7 @@ impl Database {
             loop {
                 let end = last.min(first.saturating_add(PAGE - 1));
                 let until = self.deadline();
-                let page = |_| self.try_to_release(pool, first..=end, until);
+                let page = |_| self.try_to_release(pool, first..=end, until, &may_be_more);
                 n_leases = n_leases.saturating_add(self.repeated(until, page).await?);
                 if end >= last {
                     return Ok(());
@@ -92,7 +105,11 @@ impl Database {
             }
         };
         let outcome = releasing.await;
-        ReleasedWorkers { n_leases, outcome }
+        ReleasedWorkers {
+            n_leases,
+            may_be_more: may_be_more.into_inner(),
+            outcome,
+        }
     }
 
     /// Returns the highest id of a pool that has a row, or 0.
@@ -113,13 +130,17 @@ impl Database {
         pool: &WorkerPool,
         ids: RangeInclusive<u32>,
         until: Instant,
+        may_be_more: &AtomicBool,
     ) -> LeaseAttempted<u64> {
         let (sent, guard) = (SentAt::read(), self.guard()?);
         let (key, of, guard_copy) = (pool.key(), ids.clone(), guard.clone());
         let releasing = self.connection.run(until, |database| {
             statements::release(database, key, of, guard_copy)
         });
-        let n_released = releasing.await?;
+        let n_released = releasing.await.inspect_err(|failure| {
+            let is_uncertain = matches!(failure, StatementFailure::MayHaveCommitted(_));
+            may_be_more.fetch_or(is_uncertain, Ordering::Relaxed);
+        })?;
         if n_released > 0 {
             return Ok(n_released);
         }

@@ -13,7 +13,7 @@ use odometer_process::faults::{self, Fault};
 use super::{
     attempt::{LeaseAttempted, certain},
     baseline::{LeaseBaseline, SentAt},
-    lease::{LeaseError, LeaseGrant, LeaseKey, millis, signed},
+    lease::{LONGEST_TTL, LeaseError, LeaseGrant, LeaseKey, millis, signed},
     look, statements,
 };
 use crate::{database::Database, guard::HeartbeatGuard};
@@ -89,10 +89,13 @@ impl Database {
         let former = Duration::from_millis(u64::try_from(seen.ttl_ms).unwrap_or(0));
         let ttl = ttl.unwrap_or(former);
         let (until_ms, expires_ms) = baseline.ends_ms(ttl, Some(seen.leased_at));
+        // A shorter renewal lets the lease expire no earlier: a copy that lost the renewal would let
+        // the lease go on, although somebody else may have had the id since. Only an end that no
+        // lease can have falls: the database's clock was wrong when it was written.
+        let longest_ms = millis(LONGEST_TTL.max(former).max(ttl));
+        let latest_ms = baseline.clock.latest_ms.saturating_add(longest_ms);
         let written = worker_lease::Model {
-            // It never falls: a copy that lost this renewal would let the lease go on, although
-            // somebody else may have had the id since.
-            expires_at: expires_ms.max(seen.expires_at),
+            expires_at: expires_ms.max(seen.expires_at.min(latest_ms)),
             reserved_until: until_ms.max(seen.reserved_until),
             version: seen.version.saturating_add(1),
             ttl_ms: millis(ttl),

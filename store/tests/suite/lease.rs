@@ -69,6 +69,16 @@ async fn a_renewal_for_a_shorter_time_lets_the_lease_expire_no_earlier(backend: 
     let renewed = stage.store().renew_lease(&first.key, shorter).await;
     assert_eq!(renewed.expect("it is renewed").ttl, Duration::from_secs(1));
     assert_eq!(expires_ms().await, before_ms);
+    // An end that a wrong clock set does fall.
+    let year_ms = 366 * 86_400_000;
+    let jump = format!(
+        "UPDATE worker_lease SET version = version + 1, expires_at = {}",
+        before_ms + year_ms
+    );
+    stage.database.execute(&jump).await;
+    let renewed = stage.store().renew_lease(&first.key, shorter).await;
+    renewed.expect("it is renewed");
+    assert!(expires_ms().await < before_ms + year_ms / 2);
 }
 
 for_each_backend!(a_lease_whose_caller_is_gone_is_given_back);

@@ -73,7 +73,7 @@ fn each_database_leases_ids_of_its_own_until_all_are_taken() {
         assert_eq!(workers, Some(1 << BITS), "{listed:?}");
         // A release reaches every database.
         let other = client.lease("other", BITS, TTL_MS, "one").await;
-        for n in 1..3 {
+        for n in 1..9 {
             let holder = format!("other-{n}");
             client.lease("other", BITS, TTL_MS, &holder).await;
         }
