@@ -3,8 +3,11 @@
 //! Like all property tests, each meets 256 inputs by the seed of the run. `tests/run --all` goes on
 //! for ten seconds for each test, and `tests/run --full fuzz` for a minute. What was found becomes
 //! an input of an ordinary test.
+//!
+//! An input begins as one that must be taken. Then a character is changed: the text is refused from
+//! now on, or it is another one that says what it says.
 
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, prelude::*, sample::Index};
 
 use crate::{
     definition::{Definition, DefinitionChange, Span},
@@ -16,211 +19,194 @@ use crate::{
     tests::properties,
 };
 
-/// Choices of what a text is built of.
-fn choices() -> impl Strategy<Value = Vec<u8>> {
-    vec(any::<u8>(), 0..6)
+/// Characters that some reader knows, and others.
+const CHARACTERS: &str = "0129aAzZ.-_:*?[]{}!%+ W\u{e9}\0";
+
+/// A change of one character of a text: one that is left out, doubled, or replaced.
+#[derive(Clone, Debug)]
+enum Edit {
+    Leave(Index),
+    Double(Index),
+    Replace(Index, Index),
 }
 
-/// Builds a text: of four bytes three choose a piece that the reader may know, and one is a
-/// character.
-fn text_of(pieces: &[&str], choices: &[u8]) -> String {
-    let mut text = String::new();
-    for choice in choices {
-        match pieces.get(usize::from(choice / 4) % pieces.len()) {
-            Some(piece) if choice % 4 != 0 => text.push_str(piece),
-            _ => text.push(char::from(*choice)),
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        any::<Index>().prop_map(Edit::Leave),
+        any::<Index>().prop_map(Edit::Double),
+        (any::<Index>(), any::<Index>()).prop_map(|(at, by)| Edit::Replace(at, by)),
+    ]
+}
+
+fn edited(text: &str, edit: &Edit) -> String {
+    let mut characters: Vec<char> = text.chars().collect();
+    if characters.is_empty() {
+        return String::new();
+    }
+    let n = characters.len();
+    match edit {
+        Edit::Leave(at) => {
+            characters.remove(at.index(n));
+        }
+        Edit::Double(at) => characters.insert(at.index(n), characters[at.index(n)]),
+        Edit::Replace(at, by) => {
+            let others: Vec<char> = CHARACTERS.chars().collect();
+            characters[at.index(n)] = others[by.index(others.len())];
         }
     }
-    text
-}
-
-/// Pieces of names and of patterns over them.
-const NAMES: &[&str] = &[
-    "a", "Z", "0", "orders", ".", "_", ":", "-", "*", "?", "[", "]", "!", "[a-f]", "[!a-f]", "**",
-    "/", "%2F", "\u{e9}",
-];
-
-proptest! {
-    #![proptest_config(properties())]
-
-    #[test]
-    fn a_name_is_refused_or_kept_as_it_is(choices in choices()) {
-        let text = text_of(NAMES, &choices);
-        let Ok(name) = SequenceName::parse(&text) else {
-            return Ok(());
-        };
-        assert_eq!(name.as_str(), text);
-        assert!((1..=128).contains(&text.len()));
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
-        assert!(text.chars().all(is_allowed));
-        assert!(text.starts_with(|c: char| c.is_ascii_alphanumeric()));
-        // A name without signs of patterns is a pattern that fits itself.
-        assert!(Glob::parse(&text).is_ok_and(|glob| glob.fits(&name)));
-    }
+    characters.into_iter().collect()
 }
 
 proptest! {
     #![proptest_config(properties())]
 
     #[test]
-    fn a_pattern_is_refused_or_fits_what_its_parts_fit(pattern in choices(), name in choices()) {
-        let pattern = text_of(NAMES, &pattern);
-        let name = SequenceName::parse(&text_of(&NAMES[..8], &name));
-        let (Ok(glob), Ok(name)) = (Glob::parse(&pattern), name) else {
-            return Ok(());
-        };
-        let fits = glob.fits(&name);
-        if !pattern.contains(['*', '?', '[']) {
-            assert_eq!(fits, pattern == name.as_str());
+    fn a_pattern_fits_the_name_that_it_was_made_of(
+        name in "[a-c][a-c0-2._:-]{0,8}",
+        at in any::<Index>(),
+        n in 0..3_usize,
+        edit in edit(),
+    ) {
+        let named = SequenceName::parse(&name).expect("it is a name");
+        let fits = |pattern: &str| Glob::parse(pattern).map(|glob| glob.fits(&named));
+        assert_eq!(fits(&name), Ok(true), "{name}");
+        let first = at.index(name.len());
+        let (before, from) = name.split_at(first);
+        let after = from.get(n.min(from.len())..).unwrap_or_default();
+        let one_after = &from[1..];
+        for (pattern, does_fit) in [
+            (format!("{before}*{after}"), true),
+            (format!("{before}?{one_after}"), true),
+            (format!("{before}[{}]{one_after}", &from[..1]), true),
+            (format!("{before}[!{}]{one_after}", &from[..1]), false),
+            (format!("{name}?"), false),
+            (format!("{name}*"), true),
+        ] {
+            // A set of one sign may be a range or the end of a set.
+            if let Ok(found) = fits(&pattern) {
+                assert_eq!(found, does_fit, "{pattern} {name}");
+            }
         }
-        // What comes before the first sign stands for itself.
-        let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
-        assert!(!fits || name.as_str().starts_with(literal));
-        if let Ok(open) = Glob::parse(&format!("{literal}*")) {
-            assert_eq!(open.fits(&name), name.as_str().starts_with(literal));
-        }
-    }
-}
-
-/// Pieces of durations and of periods.
-const TIMES: &[&str] = &[
-    "0",
-    "1",
-    "9",
-    "12",
-    "500",
-    "ms",
-    "s",
-    "m",
-    "h",
-    "d",
-    "w",
-    ".",
-    "-",
-    "+",
-    " ",
-    "20261120",
-    "2026W47",
-    "202611",
-    "2026",
-    "W53",
-    "0229",
-    "eod-7",
-    "9223372036854775807",
-];
-
-proptest! {
-    #![proptest_config(properties())]
-
-    #[test]
-    fn a_duration_is_refused_or_written_as_it_is_read(choices in choices()) {
-        let text = text_of(TIMES, &choices);
-        if let Ok(read) = duration::parse(&text) {
-            assert_eq!(duration::parse(&duration::exact(read)), Ok(read), "{text}");
-        }
-        if let Ok(span) = Span::parse(&text) {
-            assert_eq!(Span::parse(&span.to_string()), Ok(span), "{text}");
+        let other = edited(&name, &edit);
+        if let (Ok(other), false) = (SequenceName::parse(&other), other == name) {
+            assert!(!Glob::parse(&name).is_ok_and(|glob| glob.fits(&other)), "{other}");
         }
     }
-}
-
-proptest! {
-    #![proptest_config(properties())]
 
     #[test]
-    fn a_period_is_refused_or_is_one_of_its_calendar(choices in choices()) {
-        let text = text_of(TIMES, &choices);
-        let _checked = Period::parse(&text).map(|period| assert_eq!(period.as_str(), text));
-        for kind in CALENDARS {
-            let definition = Definition {
-                period: *kind,
-                format: Format::WITH_PERIOD.to_owned(),
-                ..Definition::default()
-            };
-            let calendar = Calendar::of(&definition).expect("it has a calendar");
-            if let Ok(named) = calendar.named(&text) {
-                assert_eq!(named.period.as_str(), text);
+    fn a_duration_is_written_as_it_is_read(
+        n in 0..1_000_000_u64,
+        unit in prop_oneof![Just("ms"), Just("s"), Just("m"), Just("h"), Just("d"), Just("w")],
+        edit in edit(),
+    ) {
+        let text = format!("{n}{unit}");
+        let read = duration::parse(&text);
+        assert!(read.is_ok(), "{text}: {read:?}");
+        for text in [edited(&text, &edit), text] {
+            if let Ok(read) = duration::parse(&text) {
+                assert_eq!(duration::parse(&duration::exact(read)), Ok(read), "{text}");
+            }
+            if let Ok(span) = Span::parse(&text) {
+                assert_eq!(Span::parse(&span.to_string()), Ok(span), "{text}");
             }
         }
     }
+
+    #[test]
+    fn a_period_is_refused_or_is_one_of_its_calendar(
+        kind in prop_oneof![
+            Just(PeriodKind::Day), Just(PeriodKind::Week), Just(PeriodKind::Month),
+            Just(PeriodKind::Year),
+        ],
+        now_ms in 0..4_000_000_000_000_i64,
+        edit in edit(),
+    ) {
+        let definition = Definition {
+            period: kind,
+            format: Format::WITH_PERIOD.to_owned(),
+            ..Definition::default()
+        };
+        let calendar = Calendar::of(&definition).expect("it has a calendar");
+        let present = calendar.at(now_ms).period;
+        let named = calendar.named(present.as_str());
+        assert_eq!(named.expect("it is one of the calendar").period, present);
+        let other = edited(present.as_str(), &edit);
+        if let Ok(named) = calendar.named(&other) {
+            assert_eq!(named.period.as_str(), other);
+        }
+        if let Ok(period) = Period::parse(&other) {
+            assert_eq!(period.as_str(), other);
+        }
+    }
 }
 
-const CALENDARS: &[PeriodKind] = &[
-    PeriodKind::Day,
-    PeriodKind::Week,
-    PeriodKind::Month,
-    PeriodKind::Year,
+/// Each kind of period, with one of its periods and the parts of formats that it can have.
+const PERIODS: &[(PeriodKind, &str, &[&str])] = &[
+    (PeriodKind::None, "", &[]),
+    (
+        PeriodKind::Day,
+        "20261120",
+        &["{period}", "{yyyy}{MM}{dd}", "{yyyy}{JJJ}"],
+    ),
+    (PeriodKind::Week, "2026W53", &["{period}"]),
+    (PeriodKind::Month, "202602", &["{period}", "{MM}/{yyyy}"]),
+    (PeriodKind::Year, "2026", &["{period}", "{yyyy}"]),
+    (PeriodKind::Keyed, "eod-7", &["{period}"]),
 ];
 
-/// Each kind of period, with one of its periods.
-const PERIODS: &[(PeriodKind, &str)] = &[
-    (PeriodKind::None, ""),
-    (PeriodKind::Day, "20261120"),
-    (PeriodKind::Week, "2026W53"),
-    (PeriodKind::Month, "202602"),
-    (PeriodKind::Year, "2026"),
-    (PeriodKind::Keyed, "eod-7"),
-];
-
-/// Pieces of formats, and of what they print.
-const FORMATS: &[&str] = &[
+const VALUES: &[&str] = &[
     "{value}",
     "{value:06}",
     "{value:b36}",
     "{value:b62:08}",
     "{value:crockford:05}",
-    "{period}",
-    "{yyyy}",
-    "{yy}",
-    "{MM}",
-    "{dd}",
-    "{JJJ}",
-    "{check:luhn}",
-    "{check:mod97}",
-    "{{",
-    "}}",
-    "{",
-    "}",
-    ":",
-    "-",
-    "INV",
-    "0",
-    "9",
-    "Z",
 ];
+
+const ENDS: &[&str] = &["", "{check:luhn}", "-{check:mod97}", "}}", "{{", ".X"];
 
 proptest! {
     #![proptest_config(properties())]
 
     #[test]
     fn a_format_is_refused_or_reads_what_it_prints_and_nothing_else(
-        pattern in vec(any::<u8>(), 0..8),
         of in 0..PERIODS.len(),
+        parts in (any::<Index>(), 0..VALUES.len(), 0..ENDS.len(), "[-/.A-Z]{0,3}"),
         overflow in prop_oneof![Just(Overflow::Refuse), Just(Overflow::Widen)],
-        value in 0..i64::MAX,
-        other in vec(any::<u8>(), 0..8),
+        value in (0..i64::MAX, 1..19_u32),
+        (of_pattern, of_id) in (edit(), edit()),
     ) {
-        let (kind, period) = PERIODS[of];
-        let definition = Definition {
-            period: kind,
-            format: text_of(FORMATS, &pattern),
-            overflow,
-            ..Definition::default()
+        let (kind, period, parts_of_period) = PERIODS[of];
+        let (which, number, end, between) = parts;
+        let dated = match parts_of_period.len() {
+            0 => "",
+            n => parts_of_period[which.index(n)],
         };
-        let Ok(format) = Format::of(&definition) else {
-            return Ok(());
-        };
-        let (period, value) = (Period::from_stored(period), value.min(definition.last()));
-        let printer = format.printer(&period);
-        let mut id = String::new();
-        printer.print(value, &mut id);
-        assert!(id.len() <= printer.room(), "{definition:?}: {id}");
-        assert_eq!(format.read(&id), Ok((period, value)), "{definition:?}: {id}");
-        let other = text_of(FORMATS, &other);
-        if let Ok((period, value)) = format.read(&other) {
-            let mut again = String::new();
-            format.printer(&period).print(value, &mut again);
-            assert_eq!(again, other, "{definition:?}");
+        let pattern = format!("{dated}{between}{}{}", VALUES[number], ENDS[end]);
+        for pattern in [edited(&pattern, &of_pattern), pattern] {
+            let definition = Definition {
+                start: 0,
+                period: kind,
+                format: pattern,
+                overflow,
+                ..Definition::default()
+            };
+            let Ok(format) = Format::of(&definition) else {
+                continue;
+            };
+            let period = Period::from_stored(period);
+            // Numbers of each length.
+            let value = (value.0 % 10_i64.pow(value.1)).min(definition.last());
+            let printer = format.printer(&period);
+            let mut id = String::new();
+            printer.print(value, &mut id);
+            assert!(id.len() <= printer.room(), "{definition:?}: {id}");
+            assert_eq!(format.read(&id), Ok((period, value)), "{definition:?}: {id}");
+            let other = edited(&id, &of_id);
+            if let Ok((period, value)) = format.read(&other) {
+                let mut again = String::new();
+                format.printer(&period).print(value, &mut again);
+                assert_eq!(again, other, "{definition:?}");
+            }
         }
     }
 }
