@@ -26,7 +26,9 @@ for_each_server!(a_restored_dump_repeats_no_number_of_any_period);
 
 async fn a_restored_dump_repeats_no_number_of_any_period(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let outcome = restore_and_recover(&database, &options(&database, "no-stamp")).await;
+    let options = options(&database, "no-stamp");
+    let (mut outcome, survivor) = restore_and_recover(&database, &options).await;
+    serve_again(&survivor, &mut outcome).await;
     assert_eq!(outcome.ledger.n_duplicates(), 0, "{outcome:?}");
     // A period that the dump does not know goes on above all numbers that may have been issued,
     // too.
@@ -40,7 +42,9 @@ for_each_server!(periods_that_begin_at_their_start_after_a_recovery_repeat_numbe
 async fn periods_that_begin_at_their_start_after_a_recovery_repeat_numbers(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = options(&database, "no-stamp,recreated-at-start");
-    let outcome = restore_and_recover(&database, &options).await;
+    // The replica that lived on refuses a period that began again below what it has seen. So only
+    // the replica that started afterwards is asked.
+    let (outcome, _survivor) = restore_and_recover(&database, &options).await;
     assert!(
         outcome.ledger.n_duplicates() > 0,
         "the check finds nothing: {outcome:?}"
@@ -61,11 +65,15 @@ fn options(database: &TestDatabase, faults: &str) -> Options {
 #[derive(Debug, Default)]
 struct Outcome {
     ledger: Ledger,
+    /// The sequences and their periods.
+    periods: Vec<(&'static str, String)>,
     /// The first number of each period from a replica that started after the recovery.
     firsts_afterwards: Vec<(String, i64)>,
 }
 
-async fn restore_and_recover(database: &TestDatabase, options: &Options) -> Outcome {
+/// Restores a dump under a replica, recovers the database, and takes numbers from a replica that
+/// starts afterwards. Returns the replica that lived through it, too.
+async fn restore_and_recover(database: &TestDatabase, options: &Options) -> (Outcome, Program) {
     let mut outcome = Outcome::default();
     let program = options.start_ready().await;
     let client = program.client();
@@ -110,7 +118,18 @@ async fn restore_and_recover(database: &TestDatabase, options: &Options) -> Outc
     }
     // A tombstone stays a tombstone.
     until(&fresh.client(), "batches", "removed", "period_removed").await;
-    for (sequence, period) in before.into_iter().chain(later) {
+    fresh.stop().await;
+    let periods = before.into_iter().chain(later);
+    outcome.periods = periods
+        .map(|(sequence, period)| (sequence, period.to_owned()))
+        .collect();
+    (outcome, program)
+}
+
+/// Waits until the replica that lived through the recovery serves each period again.
+async fn serve_again(survivor: &Program, outcome: &mut Outcome) {
+    let client = survivor.client();
+    for (sequence, period) in &outcome.periods {
         wait::until("it is served again", LIMIT, async || {
             let reply = client.post(&path(sequence, period)).await.expect("a reply");
             (reply.status == 200).then(|| {
@@ -120,9 +139,6 @@ async fn restore_and_recover(database: &TestDatabase, options: &Options) -> Outc
         })
         .await;
     }
-    program.stop().await;
-    fresh.stop().await;
-    outcome
 }
 
 /// Returns today and tomorrow, as periods are printed.
