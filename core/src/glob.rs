@@ -66,10 +66,19 @@ impl Glob {
     /// nothing.
     pub(crate) fn fits_all_of(&self, other: &Self) -> bool {
         self.0.as_str().strip_suffix('*').is_some_and(|prefix| {
-            let other = other.0.as_str();
-            let literal = other.split(SPECIAL).next().unwrap_or_default();
-            !prefix.contains(SPECIAL) && literal.starts_with(prefix)
+            !prefix.contains(SPECIAL) && other.beginning().starts_with(prefix)
         })
+    }
+
+    /// Returns whether this pattern is `*`, which all names fit.
+    pub fn fits_all(&self) -> bool {
+        self.0.as_str() == "*"
+    }
+
+    /// Returns the text with which every name begins that fits the pattern.
+    pub fn beginning(&self) -> &str {
+        let text = self.0.as_str();
+        text.split(SPECIAL).next().unwrap_or_default()
     }
 
     /// Returns whether a name fits the pattern. Case matters.

@@ -94,6 +94,12 @@ words! {
         NoBounds = "no-bounds",
         /// Anybody may change sequences, and web pages of any site may call.
         AnybodyChanges = "anybody-changes",
+        /// The quota of a role is not asked for off the warm path.
+        QuotaUncounted = "quota-uncounted",
+        /// What a connection remembers of its caller counts for good.
+        MemoNeverStale = "memo-never-stale",
+        /// A caller of any role may take numbers of any name.
+        RightsUnasked = "rights-unasked",
         /// A replica calls itself ready before any name has numbers in memory.
         NothingLoaded = "nothing-loaded",
         /// Replicas with different lists of Redis servers agree.

@@ -24,7 +24,9 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::access::credentials::Credentials;
 use crate::commands::failure::CommandFailure;
+use crate::commands::signals;
 use crate::config::{Config, bound};
 use crate::http::edge::raise_descriptor_limit;
 use crate::http::{self, ListenerRole, ListenerSettings, UnreportedLines, WorkerTicks};
@@ -65,6 +67,8 @@ pub struct Application {
     /// The listener for operators, if they have one of their own.
     operations: Option<RunningListener>,
     upkeep: JoinHandle<()>,
+    /// Reads what callers have to show again, if that is in files.
+    refreshing: Option<JoinHandle<()>>,
 }
 
 /// A listener that is served.
@@ -109,6 +113,7 @@ impl Application {
         let metrics = Arc::new(Metrics::with_sequence_labels(
             config.metrics.sequence_labels,
         ));
+        let (credentials, refreshing) = start_credentials(config, &metrics)?;
         let store = Stores::open(
             stores_settings(config),
             OpenFor::Serving,
@@ -139,6 +144,7 @@ impl Application {
                 role,
                 connections,
                 worker_ticks: Arc::clone(&worker_ticks),
+                credentials: Arc::clone(&credentials),
             };
             let (directory, metrics) = (Arc::clone(&directory), Arc::clone(&metrics));
             let served = http::serve(settings, directory, metrics, config);
@@ -170,6 +176,7 @@ impl Application {
             callers,
             operations,
             upkeep,
+            refreshing,
         })
     }
 
@@ -235,6 +242,7 @@ impl Application {
             ))),
         };
         self.upkeep.abort();
+        self.refreshing.iter().for_each(JoinHandle::abort);
         outcome.and(stopped)
     }
 }
@@ -279,7 +287,8 @@ fn not_served(error: io::Error) -> CommandFailure {
 }
 
 fn announce(config: &Config, address: SocketAddr) {
-    if !address.ip().is_loopback() && config.admin_token.is_none() {
+    let has_no_definer = config.admin_token.is_none() && config.access.is_none();
+    if !address.ip().is_loopback() && has_no_definer {
         tracing::info!(
             "Sequences cannot be changed over HTTP: the listener is not loopback and \
              ODOMETER_ADMIN_TOKEN is not set"
@@ -304,6 +313,42 @@ async fn run_metrics_upkeep(metrics: Arc<Metrics>) {
         period.tick().await;
         metrics.upkeep();
     }
+}
+
+/// Reads what callers have to show. Starts the task that reads it again: once in
+/// `definition_refresh`, and at each SIGHUP. If nothing of it is in a file, there is no task, and
+/// SIGHUP ends the program.
+///
+/// # Errors
+/// The file of callers cannot be used, or the signal cannot be received.
+fn start_credentials(
+    config: &Config,
+    metrics: &Metrics,
+) -> Result<(Arc<Credentials>, Option<JoinHandle<()>>), CommandFailure> {
+    let credentials = Credentials::new(config, metrics.access_stale.clone());
+    let credentials = Arc::new(credentials.map_err(CommandFailure::configuration)?);
+    if !credentials.has_files() {
+        return Ok((credentials, None));
+    }
+    let mut hangup = signals::hangup()?;
+    let every = config.definition_refresh;
+    let mut period = tokio::time::interval_at(Instant::now() + every, every);
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let refreshed = Arc::clone(&credentials);
+    let task = rt::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = period.tick() => {}
+                _ = hangup.recv() => {}
+            }
+            let refreshed = Arc::clone(&refreshed);
+            let done = tokio::task::spawn_blocking(move || refreshed.refresh()).await;
+            if let Err(error) = done {
+                tracing::error!("What callers have to show was not read again: {error}");
+            }
+        }
+    });
+    Ok((credentials, Some(task)))
 }
 
 /// Returns the settings of the stores from a configuration.

@@ -14,7 +14,7 @@ use crate::application::Application;
 use crate::commands::{
     apply::{self, ApplyOptions},
     check::{self, CheckOptions},
-    check_name,
+    check_caller, check_name,
     completions::{self, CompletionsOptions},
     failure::CommandFailure,
     init::{self, InitOptions},
@@ -25,6 +25,7 @@ use crate::commands::{
     recover::{self, RecoverOptions},
     show_config::{self, ShowConfigOptions},
     signals::{signals, until_signal},
+    token::{self, TokenOptions},
 };
 use crate::config::{Config, Environment, Flags};
 use crate::remote::{self, RemoteCommand};
@@ -66,6 +67,9 @@ enum Command {
     /// its default.
     #[command(after_help = init::EXAMPLES)]
     Init(InitOptions),
+    /// Make a token for a caller. Prints the token, and the section that the file of callers needs.
+    #[command(after_help = token::EXAMPLES)]
+    Token(TokenOptions),
     /// Print a script by which a shell completes command lines of this program.
     #[command(after_help = completions::EXAMPLES)]
     Completions(CompletionsOptions),
@@ -174,6 +178,7 @@ pub fn run_program() -> ExitCode {
             Err(failure) => ended(Err(failure)),
         },
         Command::Init(options) => ended(init::init(&options)),
+        Command::Token(options) => ended(token::token(&options)),
         Command::Completions(options) => {
             ended(print_text(&completions::completions(options, describe())))
         }
@@ -271,9 +276,11 @@ async fn run(command: ConfiguredCommand, config: Config) -> Result<(), CommandFa
         ConfiguredCommand::Migrate { options, .. } => {
             until_signal(migrate::migrate(&config, options, &progress)).await
         }
-        ConfiguredCommand::Check { options, .. } => match options.name {
-            None => until_signal(check::check(&config, &mut tell)).await,
-            Some(name) => {
+        ConfiguredCommand::Check { options, .. } => match (options.caller, options.name) {
+            (None, None) => until_signal(check::check(&config, &mut tell)).await,
+            (Some(caller), name) => check_caller::check_caller(&config, &caller, name.as_deref())
+                .and_then(|lines| print_lines(&lines)),
+            (None, Some(name)) => {
                 check_name::check_name(&config, &name).and_then(|lines| print_lines(&lines))
             }
         },
@@ -391,6 +398,7 @@ mod tests {
             "init",
             "completions bash",
             "man pages",
+            "token billing --role billing",
             "next orders",
             "top",
         ] {

@@ -11,6 +11,7 @@
 //! - `http/hot.rs`: answers a number from memory before any routing.
 //! - `http/problem.rs`: gives each refusal its code and status.
 
+pub mod access;
 pub mod application;
 pub mod command_line;
 pub mod commands;

@@ -2,6 +2,7 @@
 //! guard that is taken out, or clients in other languages. The other tests of the contract are in
 //! `service/tests/contract`.
 
+mod access;
 mod administration;
 mod clients;
 mod durations;

@@ -9,7 +9,7 @@ use super::markdown::{Document, inline_code};
 use crate::support::directory;
 
 /// Keys with a default that nobody could write as a value.
-const WITHOUT_DEFAULT: [&str; 11] = [
+const WITHOUT_DEFAULT: [&str; 12] = [
     "database_url_file",
     "worker",
     "admin_token",
@@ -17,6 +17,7 @@ const WITHOUT_DEFAULT: [&str; 11] = [
     "stores.*",
     "default.*",
     "template",
+    "access.*",
     "http.hosts",
     "operations.listen",
     "http.workers",
@@ -89,7 +90,7 @@ fn the_tables_have_every_key_and_no_other() {
     for name in known_below("") {
         // A section has keys below it. A key has none.
         let inside = known_below(&format!("{name}."));
-        if name == "default" || name == "stores" {
+        if ["access", "default", "stores"].contains(&name.as_str()) {
             known.insert(format!("{name}.*"));
         } else if inside.is_empty() {
             known.insert(name);
@@ -150,7 +151,7 @@ fn of_file(text: &str) -> Result<Config, String> {
 fn key_of(line: &str) -> String {
     let (key, _value) = line.split_once(" = ").expect("KEY = VALUE");
     match key.split_once('.') {
-        Some((section @ ("default" | "stores"), _)) => format!("{section}.*"),
+        Some((section @ ("access" | "default" | "stores"), _)) => format!("{section}.*"),
         Some(_) | None => key.to_owned(),
     }
 }

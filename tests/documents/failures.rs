@@ -26,7 +26,7 @@ pub(super) const STEPS: [Step; 7] = [
 ];
 
 /// Every alert, the step that provokes it, and how.
-const PROVOKED: [(&str, Step, &str); 28] = [
+const PROVOKED: [(&str, Step, &str); 29] = [
     (
         "OdometerActorRestarted",
         Step::Troubled,
@@ -46,6 +46,11 @@ const PROVOKED: [(&str, Step, &str); 28] = [
         "OdometerStoreWentBack",
         Step::Troubled,
         "the counter of a sequence is rewound by SQL",
+    ),
+    (
+        "OdometerAccessStale",
+        Step::Troubled,
+        "the file of the administrator's token is removed",
     ),
     (
         "OdometerStoreFailedOver",

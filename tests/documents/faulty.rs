@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::interval,
@@ -10,7 +11,8 @@ use tokio::{
 
 use super::{failures::Step, stage::Stage};
 use crate::support::{
-    Answer, Backend, Client, Link, Program, Prometheus, Proxy, Scrape, Server, TestDatabase, wait,
+    Answer, Backend, Client, Link, Program, Prometheus, Proxy, Scrape, Server, TestDatabase,
+    directory, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -22,6 +24,8 @@ const N_STALLED: usize = 10;
 const N_WAITING: usize = 150;
 const MAX_WAITING: usize = 400;
 
+/// The file of the token that is removed.
+const TOKEN: &str = "token";
 /// More numbers than the alert on abandoned numbers tolerates.
 const WIDE: usize = 100_000;
 
@@ -33,8 +37,8 @@ pub(super) struct Faulty {
     stalled: Program,
     /// A replica with actors that panic and with a wrong clock.
     troubled: Program,
-    /// A replica on a database of its own, which fails over.
-    fenced: (Program, TestDatabase),
+    /// A replica on a database of its own, which fails over, and the folder of its token.
+    fenced: (Program, TestDatabase, TempDir),
     /// Tasks that call these replicas.
     crowd: Vec<JoinHandle<()>>,
     callers: Vec<JoinHandle<()>>,
@@ -73,13 +77,21 @@ impl Faulty {
             .start_ready()
             .await;
         let copy = TestDatabase::prepared(Backend::Postgres).await;
-        let fenced = Program::options().database(&copy.url).start_ready().await;
+        let folder = directory("token");
+        let token = folder.path().join(TOKEN);
+        std::fs::write(&token, "a-token-of-the-administrator").expect("our directory");
+        let fenced = Program::options()
+            .database(&copy.url)
+            .env("ODOMETER_ADMIN_TOKEN_FILE", token.display())
+            .env("ODOMETER_DEFINITION_REFRESH", "1s")
+            .start_ready()
+            .await;
         Self {
             database,
             proxy,
             stalled,
             troubled,
-            fenced: (fenced, copy),
+            fenced: (fenced, copy, folder),
             crowd: Vec::new(),
             callers: Vec::new(),
         }
@@ -139,9 +151,11 @@ impl Faulty {
         self.callers.push(tokio::spawn(call_for_ever(client)));
     }
 
-    /// Makes a database look like one that another server stamped.
+    /// Makes a database look like one that another server stamped, and takes the replica's token
+    /// away.
     async fn fail_over(&self, prometheus: &mut Prometheus) {
-        let (replica, copy) = &self.fenced;
+        let (replica, copy, folder) = &self.fenced;
+        std::fs::remove_file(folder.path().join(TOKEN)).expect("our directory");
         prometheus.watch("fenced", replica).await;
         copy.execute("UPDATE meta SET armed_at = 1").await;
         let stamp = "UPDATE lineage SET server = 'another', \

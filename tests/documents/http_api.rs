@@ -80,10 +80,16 @@ fn call(contract: &Value, method: &str, path: &str, operation: &Value) -> String
     }
     let id = word(&operation["operationId"]);
     text.push_str(&format!("Generated clients call it `{id}`.\n"));
-    if operation["security"].is_array() {
-        text.push_str(
-            "It can need the administrator's token ([security](security.md#who-may-change-sequences)).\n",
-        );
+    if let Some(right) = operation["x-odometer-right"].as_str() {
+        let token = match right {
+            "define" => {
+                ", and without roles the administrator's token ([security](security.md#who-may-change-sequences))"
+            }
+            _ => "",
+        };
+        text.push_str(&format!(
+            "With roles it needs the right [`{right}`](access.md#rights){token}.\n"
+        ));
     }
     let parameters = items(&operation["parameters"]);
     if !parameters.is_empty() {

@@ -4,9 +4,12 @@
 
 use std::{collections::BTreeMap, env::consts::ARCH, path::PathBuf, process::Command};
 
+use odometer::access::token::{hash, make, to_hex};
 use serde_json::{Value, json};
 
-use crate::support::{Backend, Callgrind, Program, TestDatabase, raw::Connection, run, settings};
+use crate::support::{
+    Backend, Callgrind, Options, Program, TestDatabase, directory, raw::Connection, run, settings,
+};
 
 /// How far a cost may differ from the accepted one, as a ratio.
 const TOLERANCE: f64 = 0.10;
@@ -106,6 +109,37 @@ fn a_trace_costs_a_warm_number_one_allocation() {
     });
 }
 
+/// A caller's token costs a warm number next to nothing, and no allocation.
+#[test]
+fn a_token_costs_a_warm_number_at_most_three_percent() {
+    run(async {
+        let token = make();
+        let bearer = format!("Authorization: Bearer {}\r\n", token.expose());
+        let digits = to_hex(&hash(token.expose()).expect("a token"));
+        let folder = directory("callers");
+        let file = folder.path().join("callers.toml");
+        let section = format!("[caller]\nrole = \"taker\"\nsha256 = [\"{digits}\"]\n");
+        std::fs::write(&file, section).expect("our directory");
+        let options = Program::options()
+            .env("ODOMETER_ACCESS__CALLERS_FILE", file.display())
+            .env("ODOMETER_ACCESS__ROLES__TAKER__TAKE", "order*")
+            .env("ODOMETER_ACCESS__ROLES__TAKER__CREATE", "order*");
+        let shown = request_to(options, "orders/next", &bearer).await;
+        // A header of the same length that nobody reads.
+        let other = bearer.replace("Authorization", "If-None-Match");
+        let plain = request_with("orders/next", &other).await;
+        assert!(
+            shown.instructions <= plain.instructions * 1.03,
+            "{plain:?} {shown:?}"
+        );
+        // Once a second a connection asks the routes who its caller is.
+        assert!(
+            shown.allocations <= plain.allocations + 0.3,
+            "{plain:?} {shown:?}"
+        );
+    });
+}
+
 impl Cost {
     /// Returns a message if this cost differs from `accepted` by more than the tolerance. A lower
     /// cost counts as well. Otherwise the cost could rise again without a message.
@@ -163,9 +197,14 @@ async fn request(path: &str) -> Cost {
 
 /// Measures one warm request with further headers.
 async fn request_with(path: &str, headers: &str) -> Cost {
+    request_to(Program::options(), path, headers).await
+}
+
+/// Measures one warm request to a program that is started with `options`.
+async fn request_to(options: Options, path: &str, headers: &str) -> Cost {
     let database = TestDatabase::prepared(Backend::Sqlite).await;
     let callgrind = Callgrind::new();
-    let program = Program::options()
+    let program = options
         .database(&database.url)
         .env("ODOMETER_HTTP__WORKERS", 1)
         // One block is enough for all requests, and the next block is not fetched long before it is

@@ -356,7 +356,8 @@ fn what_is_not_a_replica_is_named() {
             let said = refused(&finished, 1);
             assert!(said.contains(expected), "{said}");
             let request = server.join().expect("it answers");
-            assert!(!request.contains(TOKEN), "only changes need it: {request}");
+            assert!(request.contains(TOKEN), "{request}");
+            assert!(!finished.to_string().contains(TOKEN), "{finished}");
         }
         let (address, server) = answering(
             "HTTP/1.1 503 Service Unavailable\r\nretry-after: 7\r\ncontent-length: 49\r\n\r\n\

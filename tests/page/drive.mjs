@@ -12,11 +12,11 @@ import { lists } from './lists.mjs';
 import { operators } from './operators.mjs';
 import { outage } from './outage.mjs';
 import { pictures } from './pictures.mjs';
-import { closed, token } from './token.mjs';
+import { closed, roles, token } from './token.mjs';
 import { tour } from './tour.mjs';
 
 const [stage, base, directory] = process.argv.slice(2);
-const stages = { answers, beginning, closed, controls, lists, operators, outage, pictures, token, tour };
+const stages = { answers, beginning, closed, controls, lists, operators, outage, pictures, roles, token, tour };
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function asked(what) {

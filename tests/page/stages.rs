@@ -172,6 +172,29 @@ fn a_change_asks_for_the_token() {
     });
 }
 
+#[test]
+fn who_looks_is_asked_for_a_token_if_there_are_roles() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .env("ODOMETER_ADMIN_TOKEN", TOKEN)
+            .env("ODOMETER_ACCESS__ROLES__TAKER__TAKE", "*")
+            .start_ready()
+            .await;
+        let bearer = format!("Bearer {TOKEN}");
+        let headers = [("authorization", bearer.as_str())];
+        let path = "/v1/sequences/orders/next";
+        let client = program.client();
+        let taken = client
+            .send(reqwest::Method::POST, path, &headers, None)
+            .await;
+        assert_eq!(taken.expect("a reply").status, 200);
+        let done = drive_alone("roles", &program.url()).await;
+        assert_eq!(done.n("step: "), 2);
+    });
+}
+
 /// Negative control of all stages: each check finds the fault that it looks for.
 #[test]
 fn what_is_wrong_on_the_page_is_noticed() {

@@ -354,6 +354,10 @@ impl Program {
         self.signal(Signal::INT);
     }
 
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// Stops the process by SIGSTOP, until [`Self::thaw`].
     pub fn freeze(&self) {
         self.signal(Signal::STOP);

@@ -128,6 +128,39 @@ impl Metrics {
         made
     }
 
+    /// Returns the counter of calls that were refused because a role lacks a right:
+    /// `odometer_access_refused_total{role,right}`. There are as many labels as the configuration
+    /// has roles, times the rights.
+    pub fn access_refused(&self, role: &str, right: &'static str) -> Counter {
+        let labels = [
+            Label::new("role", role.to_owned()),
+            Label::new("right", right),
+        ];
+        let help = "Calls refused because the role of their caller lacks a right.";
+        make(
+            &*self.recorder,
+            "odometer_access_refused_total",
+            &[help],
+            &labels,
+        )
+    }
+
+    /// Returns the counter of calls that were refused because a role had used up a quota:
+    /// `odometer_quota_refused_total{role,quota}`.
+    pub fn quota_refused(&self, role: &str, quota: &'static str) -> Counter {
+        let labels = [
+            Label::new("role", role.to_owned()),
+            Label::new("quota", quota),
+        ];
+        let help = "Calls refused because the role of their caller had used up a quota.";
+        make(
+            &*self.recorder,
+            "odometer_quota_refused_total",
+            &[help],
+            &labels,
+        )
+    }
+
     /// Returns the gauge that is 1 while a Redis server takes steps:
     /// `odometer_redis_up{store,server}`.
     pub fn redis_up(&self, store: &str, server: &str) -> Gauge {

@@ -35,6 +35,8 @@ words! {
         Sequences = "sequences",
         /// `GET /v1/replica` and what is below it.
         Replica = "replica",
+        /// `GET /v1/me`.
+        Me = "me",
         /// `POST /v1/workers`.
         Lease = "lease",
         /// `GET /v1/workers/{pool}`.

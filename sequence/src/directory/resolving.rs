@@ -67,20 +67,31 @@ impl Shared {
         name: &SequenceName,
         period: Option<&Period>,
     ) -> Result<Arc<Issuer>, SequenceError> {
+        let name = match self.look_up(name).await {
+            Err(SequenceError::NotFound { name }) => name,
+            answer => return answer,
+        };
+        let Some(template) = self.settings.templates.created_with(&name) else {
+            return Err(SequenceError::NotFound { name });
+        };
+        check_period(&name, &template, period)?;
+        self.ask_once(&name, Some(template))?.await
+    }
+
+    /// Returns what a name leads to, and creates nothing. A name that is not in memory is read from
+    /// the store.
+    ///
+    /// # Errors
+    /// As [`Shared::resolve`]. `NotFound` names the sequence that could be created.
+    pub(crate) async fn look_up(
+        self: &Arc<Self>,
+        name: &SequenceName,
+    ) -> Result<Arc<Issuer>, SequenceError> {
         if let Some(issuer) = self.known(name) {
             return Ok(issuer);
         }
         let target = self.aliases.pin().get(name).cloned();
-        let name = target.as_ref().unwrap_or(name);
-        match self.ask_once(name, None)?.await {
-            Err(SequenceError::NotFound { .. }) => {}
-            answer => return answer,
-        }
-        let Some(template) = self.settings.templates.created_with(name) else {
-            return Err(SequenceError::NotFound { name: name.clone() });
-        };
-        check_period(name, &template, period)?;
-        self.ask_once(name, Some(template))?.await
+        self.ask_once(target.as_ref().unwrap_or(name), None)?.await
     }
 
     /// Checks that one more name or period may be in memory, besides the names that the store is

@@ -104,6 +104,12 @@ impl Pinned<'_> {
         }
     }
 
+    /// Returns whether a name is in memory as a sequence of its own, and not parked.
+    #[inline]
+    pub fn is_in_use(&self, name: &str) -> bool {
+        self.names.get(name).is_some()
+    }
+
     /// Returns how a sequence prints its numbers, or `None` if memory does not know. The inner
     /// `None` means plain numbers.
     pub fn printer(&mut self, name: &str, period: Option<&str>) -> Option<Option<Arc<Printer>>> {

@@ -1,5 +1,7 @@
 //! Logs who changed what: one line for each change of a sequence that was made.
 
+use std::sync::Arc;
+
 use odometer_core::{definition::Definition, name::SequenceName};
 use odometer_process::log::AUDIT;
 use odometer_store::{Act, Altered, ReleasedWorkers, Snapshot};
@@ -11,9 +13,11 @@ const RELEASE: &str = "release-workers";
 /// Who asks for a change, as far as that can be known. A token is never part of this.
 #[derive(Clone, Debug)]
 pub struct Author {
-    /// `administrator` for a caller who showed the token, or `loopback` for a caller who needs
-    /// none.
-    pub who: &'static str,
+    /// The name of a caller, `anonymous` for one without a token, `administrator` for a caller who
+    /// showed the administrator's token, or `loopback` for a caller who needs none.
+    pub who: Arc<str>,
+    /// The role of the caller; `None` for an administrator.
+    pub role: Option<Arc<str>>,
     /// The address at the other end of the connection.
     pub peer: String,
     /// The origin of the call, as proxies reported it. Any caller can invent this value.
@@ -33,7 +37,8 @@ pub fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Altered) 
         request_id = author.request_id,
         period = act.period().shown(),
         what = what(act, altered.before.is_none()),
-        who = author.who,
+        who = &*author.who,
+        role = author.role.as_deref(),
         peer = author.peer,
         forwarded_for = author.forwarded_for,
         before,
@@ -51,7 +56,8 @@ pub fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
         request_id = author.request_id,
         period = act.period().shown(),
         what = what(act, false),
-        who = author.who,
+        who = &*author.who,
+        role = author.role.as_deref(),
         peer = author.peer,
         forwarded_for = author.forwarded_for,
         "a sequence may have been changed: the database has not said"
@@ -73,7 +79,8 @@ pub(crate) fn note_release(
             n_leases = released.n_leases,
             request_id = author.request_id,
             what = RELEASE,
-            who = author.who,
+            who = &*author.who,
+            role = author.role.as_deref(),
             peer = author.peer,
             forwarded_for = author.forwarded_for,
             "worker ids were released"
@@ -86,7 +93,8 @@ pub(crate) fn note_release(
             worker,
             request_id = author.request_id,
             what = RELEASE,
-            who = author.who,
+            who = &*author.who,
+            role = author.role.as_deref(),
             peer = author.peer,
             forwarded_for = author.forwarded_for,
             "more worker ids may have been released: the database has not said"
@@ -143,8 +151,6 @@ fn fields(snapshot: &Snapshot) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn snapshot(description: &str, floor: i64) -> Snapshot {

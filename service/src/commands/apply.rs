@@ -189,7 +189,8 @@ async fn carry_out(
     tell: &mut impl FnMut(String),
 ) -> Result<(), CommandFailure> {
     let author = Author {
-        who: "command line",
+        who: "command line".into(),
+        role: None,
         peer: "odometer apply".to_owned(),
         forwarded_for: None,
         request_id: Uuid::new_v4().to_string(),

@@ -8,7 +8,8 @@ use crate::config::Config;
 pub const EXAMPLES: &str = "\
 Examples:
   odometer check
-  odometer check --name invoices-2026";
+  odometer check --name invoices-2026
+  odometer check --as billing-prod --name invoices-2026";
 
 /// The options of `check`.
 #[derive(Clone, Debug, clap::Args)]
@@ -16,6 +17,10 @@ pub struct CheckOptions {
     /// Say from what a sequence of this name would be created, and look at no database.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Say what a caller may do, with --name on this name, and look at no database. CALLER is a name
+    /// in the file of callers, or `anonymous` or `administrator`.
+    #[arg(long = "as", value_name = "CALLER")]
+    pub caller: Option<String>,
 }
 
 /// Checks the configuration and the databases, and changes nothing.
@@ -35,6 +40,11 @@ pub async fn check(
     ));
     config.never_used().into_iter().for_each(&mut *tell);
     config.short_token().into_iter().for_each(&mut *tell);
+    if let Some(access) = &config.access {
+        let callers = access.read_callers();
+        let callers = callers.map_err(CommandFailure::configuration)?;
+        tell(format!("callers: {} with roles", callers.iter().count()));
+    }
     odometer_store::check(&stores_settings(config), tell).await?;
     Ok(())
 }

@@ -9,6 +9,7 @@
 
 pub mod apply;
 pub mod check;
+pub mod check_caller;
 pub mod check_name;
 pub mod completions;
 pub mod failure;
@@ -20,3 +21,4 @@ pub mod progress;
 pub mod recover;
 pub mod show_config;
 pub mod signals;
+pub mod token;

@@ -1,6 +1,6 @@
-//! Receives the signals that stop the service, or end another command.
+//! Receives the signals that stop the service, end another command, or let files be read again.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
 
 use super::failure::CommandFailure;
@@ -30,10 +30,6 @@ pub async fn until_signal(
 /// # Errors
 /// Signals cannot be received.
 pub fn signals() -> Result<Receiver<&'static str>, CommandFailure> {
-    let listen = |kind| {
-        signal(kind)
-            .map_err(|error| CommandFailure::other(format!("signals cannot be received: {error}")))
-    };
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let (sender, receiver) = mpsc::channel(2);
@@ -49,4 +45,17 @@ pub fn signals() -> Result<Receiver<&'static str>, CommandFailure> {
         }
     });
     Ok(receiver)
+}
+
+/// Returns what receives SIGHUP from now on. The signal then no longer ends the program.
+///
+/// # Errors
+/// The signal cannot be received.
+pub fn hangup() -> Result<Signal, CommandFailure> {
+    listen(SignalKind::hangup())
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, CommandFailure> {
+    signal(kind)
+        .map_err(|error| CommandFailure::other(format!("signals cannot be received: {error}")))
 }

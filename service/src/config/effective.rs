@@ -2,8 +2,8 @@
 //!
 //! The keys of a section come from its declaration by `section!`, so a new key is shown without a
 //! line here. What other files of this folder read field by field is added to them: the stores, the
-//! default definition, and the templates. A secret is shown as a placeholder, and a URL without its
-//! user, password and parameters.
+//! default definition, the templates, and `[access]`. A secret is shown as a placeholder, and a URL
+//! without its user, password and parameters.
 
 use figment::Figment;
 use figment::value::Value as Given;
@@ -52,6 +52,7 @@ pub fn effective(
     for template in templates(&layers) {
         text.push_str(&template);
     }
+    text.push_str(&access(&layers));
     Ok(text)
 }
 
@@ -211,6 +212,17 @@ fn templates(layers: &Figment) -> Vec<String> {
     shown.collect()
 }
 
+/// Returns `[access]` as it is given, or nothing if it is not.
+fn access(layers: &Figment) -> String {
+    let Ok(given) = layers.find_value("access") else {
+        return String::new();
+    };
+    let given: Value = given.deserialize().unwrap_or_default();
+    let file = toml_edit::ser::to_string_pretty(&serde_json::json!({ "access": given }));
+    let origin = one_line(&origin_of(layers, "access"));
+    format!("\n# {origin}\n{}", file.unwrap_or_default())
+}
+
 /// Returns a text that fits into a comment, even if the name of a file has line ends.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, "?")
@@ -243,7 +255,9 @@ mod tests {
              [default]\nkind = \"snowflake\"\nlayout = \"53-bit\"\n\
              [stores.tickets]\ndatabase = \"sqlite:tickets.db\"\ndurability = \"weak\"\n\
              [[template]]\nmatch = \"inv-*\"\nkind = \"block\"\nblock = { min = 5, hold = \"1h\" }\n\
-             [[template]]\nmatch = \"*-small\"\nshare = \"misc\"\n",
+             [[template]]\nmatch = \"*-small\"\nshare = \"misc\"\n\
+             [access]\nanonymous = \"guest\"\n\
+             [access.roles.guest]\ntake = [\"orders\", \"a-*\"]\n",
         );
         let text = shown(
             &file,

@@ -156,8 +156,15 @@ impl Provider for Layer {
     }
 }
 
+/// All layers, merged.
+pub(crate) struct Layers {
+    pub(crate) values: Figment,
+    /// The file that the administrator's token was read from, if it was.
+    pub(crate) admin_token_file: Option<PathBuf>,
+}
+
 /// Reads every layer, the weakest first.
-pub(crate) fn read(flags: &Flags, environment: &Environment) -> Result<Figment, ConfigError> {
+pub(crate) fn read(flags: &Flags, environment: &Environment) -> Result<Layers, ConfigError> {
     let layers = [
         file_layer(flags, environment)?,
         database_url_layer(environment)?,
@@ -165,10 +172,19 @@ pub(crate) fn read(flags: &Flags, environment: &Environment) -> Result<Figment, 
         flags_layer(flags)?,
     ];
     let mut merged = Figment::new();
+    let mut admin_token_file = None;
     for (origin, values) in layers {
+        if let Some(file) = values.get("admin_token_file") {
+            admin_token_file = file.as_str().map(PathBuf::from);
+        } else if values.contains_key("admin_token") {
+            admin_token_file = None;
+        }
         merged = merged.merge(with_secrets(origin, values)?);
     }
-    Ok(merged)
+    Ok(Layers {
+        values: merged,
+        admin_token_file,
+    })
 }
 
 fn file_layer(
@@ -347,7 +363,7 @@ fn read_secrets_of(
     Ok(read)
 }
 
-fn read_secret(path: &Path) -> Result<String, String> {
+pub(crate) fn read_secret(path: &Path) -> Result<String, String> {
     let content = fs::read_to_string(path)
         .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
     let secret = content.trim_end_matches(['\r', '\n']);

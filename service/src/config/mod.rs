@@ -4,6 +4,7 @@
 //! defaults below. Unknown keys are refused. Every refusal is one sentence that names the key.
 //! Nothing else in the program reads the environment.
 
+mod access;
 pub mod definitions;
 mod effective;
 mod error;
@@ -17,6 +18,7 @@ mod templates;
 mod value;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use figment::Figment;
@@ -42,7 +44,8 @@ pub use sections::{
 };
 pub use stores::StoresConfig;
 
-use layers::{name_of, origin_of};
+use crate::access::settings::AccessSettings;
+use layers::{Layers, name_of, origin_of};
 use sections::{DAY, SECOND};
 use value::{ConfigValue as _, section};
 
@@ -72,6 +75,8 @@ section! {
         given_stores: IgnoredAny = IgnoredAny;
         default: IgnoredAny = IgnoredAny;
         template: IgnoredAny = IgnoredAny;
+        #[serde(rename = "access")]
+        given_access: IgnoredAny = IgnoredAny;
         limits: LimitsConfig = LimitsConfig::default();
         http: HttpConfig = HttpConfig::default();
         operations: OperationsConfig = OperationsConfig::default();
@@ -96,6 +101,10 @@ section! {
         /// A template defines a name that was never used, and gives the fields that a `PUT`
         /// leaves out.
         templates: Templates = Templates::default();
+        /// The file that `admin_token` was read from, if it was.
+        admin_token_file: Option<PathBuf> = None;
+        /// Who may do what. Without it, callers need no token, except for changes.
+        access: Option<AccessSettings> = None;
     }
 }
 
@@ -122,7 +131,10 @@ impl Config {
         flags: &Flags,
         environment: &Environment,
     ) -> Result<(Self, Figment), ConfigError> {
-        let layers = layers::read(flags, environment)?;
+        let Layers {
+            values: layers,
+            admin_token_file,
+        } = layers::read(flags, environment)?;
         let mut config: Self = layers.extract().map_err(|error| refused(&error))?;
         if let Some(error) = config.first_problem() {
             return Err(error.named(|key| name_of(&layers, key)));
@@ -135,6 +147,8 @@ impl Config {
             return Err(error.named(|key| name_of(&layers, key)));
         }
         config.templates = templates::read(&layers, config.unknown, &config.stores)?;
+        config.admin_token_file = admin_token_file;
+        config.access = access::read(&layers)?;
         Ok((config, layers))
     }
 
@@ -299,6 +313,16 @@ fn database_problem(url: &str) -> Option<String> {
             "it begins with no scheme that is known; {URL_FORMS}"
         )),
     }
+}
+
+/// Reads the administrator's token from its file.
+///
+/// # Errors
+/// A sentence: the file cannot be read, or what it has is no token.
+pub(crate) fn read_token(file: &Path) -> Result<Secret, String> {
+    let token = layers::read_secret(file)?;
+    let refused = |problem| Err(format!("{}: {problem}", file.display()));
+    token_problem(&token).map_or(Ok(Secret::new(token)), refused)
 }
 
 /// Returns what is wrong with a token that no header of HTTP can carry.

@@ -148,6 +148,7 @@ fn route_of(pattern: Option<&str>) -> Route {
         Some("/v1/replica" | "/v1/replica/sequences" | "/v1/replica/sequences/{name}") => {
             Route::Replica
         }
+        Some("/v1/me") => Route::Me,
         Some("/v1/workers") => Route::Lease,
         Some("/v1/workers/{pool}") => Route::Workers,
         Some("/v1/workers/{pool}/{worker}") => Route::Worker,

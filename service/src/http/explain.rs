@@ -13,7 +13,8 @@ use super::payload::{
 use super::problem::Problem;
 use super::state::Http;
 use super::text::rfc_3339;
-use super::{parse, suggestions};
+use super::{parse, sources, suggestions};
+use crate::access::right::Right;
 
 /// What is known of one number, never more.
 #[derive(Serialize, ToSchema)]
@@ -63,12 +64,15 @@ pub(crate) async fn explain(
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
+    let caller = sources::admit(&request, &http, Right::Look, &name).await?;
     let asked = parse::explain(request.uri().query())?;
     let explained = http
         .directory
         .explain(&name, &asked.id, asked.period.as_ref());
-    let explanation = suggestions::with_suggestions(&http, explained).await?;
+    let explanation = suggestions::with_suggestions(&http, &caller, explained).await?;
     let (key, block) = (explanation.key, explanation.block);
+    // A shared name may have got a sequence of its own meanwhile.
+    caller.check(Right::Look, &key.sequence)?;
     Ok(HttpResponse::Ok().json(ExplainReply {
         sequence: key.sequence.into(),
         period: key.period.shown().map(Into::into),

@@ -3,14 +3,15 @@
 
 use std::time::Instant;
 
-use actix_web::HttpResponse;
 use actix_web::body::MessageBody;
 use actix_web::http::header;
 use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
 use odometer_sequence::Readiness;
 
 use super::problem::{Code, Problem};
 use super::state::Http;
+use crate::access::right::Right;
 
 /// The media type of a scrape: Prometheus text format 0.0.4.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -80,9 +81,16 @@ pub(crate) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)
     responses((status = 200, description = "Prometheus text format 0.0.4.", body = String,
         content_type = "text/plain"))
 )]
-pub(crate) async fn metrics(http: Data<Http>) -> HttpResponse {
+pub(crate) async fn metrics(
+    request: HttpRequest,
+    http: Data<Http>,
+) -> Result<HttpResponse, Problem> {
+    // Who reaches the listener for operators may scrape it.
+    if http.role.serves_callers() {
+        http.access.admit_to_all(&request, Right::Look).await?;
+    }
     http.directory.publish_metrics();
-    reply(PROMETHEUS, http.metrics.render())
+    Ok(reply(PROMETHEUS, http.metrics.render()))
 }
 
 /// Returns this description of the API, OpenAPI 3.1.

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use actix_web::HttpRequest;
 use actix_web::HttpResponse;
 use actix_web::dev::RequestHead;
 use actix_web::http::Method;
@@ -19,6 +20,7 @@ use odometer_core::period::Period;
 use odometer_process::metrics::Route;
 use odometer_sequence::Directory;
 
+use super::caller_memo::{CallerMemo, MemoTime};
 use super::edge::Watch;
 use super::state::Http;
 use super::trace::{TRACEPARENT, Trace};
@@ -28,6 +30,7 @@ use super::{
     payload::parameters::NextQuery,
     reply, request_id,
 };
+use crate::access::credentials::Credentials;
 
 /// One warm call in this many is timed, because reading the clock twice costs as much as the
 /// number.
@@ -39,6 +42,8 @@ pub(crate) struct WarmPath {
     watch: Rc<Watch>,
     answered: Counter,
     duration: Histogram,
+    /// Present if there are roles.
+    credentials: Option<Arc<Credentials>>,
     until_sample: Cell<u32>,
 }
 
@@ -51,21 +56,22 @@ impl WarmPath {
             watch,
             answered: http.metrics.http(Route::Next, 200).clone(),
             duration: http.metrics.http_duration(Route::Next).clone(),
+            credentials: http.access.of_roles(),
             until_sample: Cell::new(SAMPLE),
         }
     }
 
     /// Answers a call, or returns `None` for a call that has to go on to the routes.
-    pub(crate) fn answer(&self, head: &RequestHead) -> Option<HttpResponse> {
+    pub(crate) fn answer(&self, request: &HttpRequest) -> Option<HttpResponse> {
         // While the service stops, or while connections are scarce, each reply ends its connection.
         // The envelope does that.
         if self.directory.is_draining() || self.watch.is_crowded() {
             return None;
         }
-        let plain = PlainRequest::read(head)?;
+        let plain = PlainRequest::read(request.head())?;
         let until_sample = self.until_sample.get();
         let started = (until_sample == 0).then(Instant::now);
-        let mut response = self.take(&plain)?;
+        let mut response = self.take(&plain, request)?;
         if let Some(id) = plain.request_id {
             response
                 .headers_mut()
@@ -86,12 +92,31 @@ impl WarmPath {
         Some(response)
     }
 
-    fn take(&self, plain: &PlainRequest<'_>) -> Option<HttpResponse> {
+    fn take(&self, plain: &PlainRequest<'_>, request: &HttpRequest) -> Option<HttpResponse> {
         let (directory, asked, wanted) = (&self.directory, &plain.asked, plain.wanted);
         let period = asked.period.as_ref().map(Period::as_str);
         let mut pinned = directory.pin();
+        let mut memo = None;
+        if let Some(credentials) = &self.credentials {
+            // What has numbers in memory was used before, so nobody needs the right to create it. A
+            // name that shares the numbers of another sequence is never in use itself.
+            let of_connection = request.conn_data::<CallerMemo>()?;
+            let may_take = pinned.is_in_use(plain.name)
+                && self.may_take(credentials, plain, of_connection)
+                && of_connection.has_quota(asked.count.unwrap_or(1));
+            if !may_take {
+                return None;
+            }
+            memo = Some(of_connection);
+        }
+        let charge = |n| {
+            if let Some(memo) = memo {
+                memo.charge(n);
+            }
+        };
         let Some(count) = asked.count else {
             let taken = pinned.take(plain.name, period)?;
+            charge(1);
             return Some(reply::one(taken.shown(), taken.numbers, wanted));
         };
         if large_replies::is_large(reply::most_bytes(directory, plain.name, asked, wanted)) {
@@ -99,8 +124,25 @@ impl WarmPath {
         }
         let batch = (count, asked.contiguous);
         let taken = pinned.take_batch(plain.name, period, batch)?;
+        charge(count);
         let ranges = taken.numbers.as_slice();
         Some(reply::batch(taken.shown(), ranges, asked.ids, wanted))
+    }
+}
+
+impl WarmPath {
+    /// Returns whether the connection remembers a caller who may take the numbers.
+    fn may_take(
+        &self,
+        credentials: &Credentials,
+        plain: &PlainRequest<'_>,
+        memo: &CallerMemo,
+    ) -> bool {
+        let at = MemoTime {
+            generation: credentials.generation(),
+            tick: self.watch.now(),
+        };
+        memo.may_take(plain.authorization, at, plain.name)
     }
 }
 
@@ -113,6 +155,7 @@ struct PlainRequest<'a> {
     wanted: MediaType,
     request_id: Option<&'a HeaderValue>,
     traceparent: Option<&'a HeaderValue>,
+    authorization: Option<&'a HeaderValue>,
 }
 
 impl<'a> PlainRequest<'a> {
@@ -125,6 +168,7 @@ impl<'a> PlainRequest<'a> {
         let mut wanted = MediaType::Json;
         let mut request_id = None;
         let mut traceparent = None;
+        let mut authorization = None;
         for (header, value) in head.headers() {
             match header.as_str() {
                 "accept" if names_text(value.as_bytes()) => wanted = parse::wanted(head.headers()),
@@ -134,6 +178,8 @@ impl<'a> PlainRequest<'a> {
                 // The routes judge a header that comes twice.
                 "traceparent" if traceparent.is_some() => return None,
                 "traceparent" => traceparent = Some(value),
+                "authorization" if authorization.is_some() => return None,
+                "authorization" => authorization = Some(value),
                 "transfer-encoding" | "expect" | "origin" | "sec-fetch-site"
                 | "idempotency-key" => return None,
                 _ => {}
@@ -147,6 +193,7 @@ impl<'a> PlainRequest<'a> {
             wanted,
             request_id,
             traceparent,
+            authorization,
         })
     }
 }

@@ -17,6 +17,7 @@ use super::problem::Problem;
 use super::state::{Call, Http};
 use super::text::{entity_tag, rfc_3339};
 use super::{body, parse, suggestions};
+use crate::access::right::Right;
 
 /// What a floor has become.
 #[derive(Serialize, ToSchema)]
@@ -58,19 +59,19 @@ pub(crate) struct RestoredReply {
     params(SequencePath, IfMatch),
     request_body = AdvanceRequest,
     responses((status = 200, description = "Advanced, or already as high.", body = AdvancedReply,
-        headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
-    security((), ("adminToken" = []))
+        headers(("ETag" = values::EntityTag, description = "The version of the definition."))))
 )]
 pub(crate) async fn advance((request, payload, http): Call) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
+    let caller = http.access.admit(&request, Right::Define, &name).await?;
+    let author = caller.author(&request);
     parse::no_idempotency_key(request.headers())?;
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     let body = body::json(&request, payload, http.body).await?;
     let act = parse::advance(&body)?;
     let advanced = http.directory.act(&name, act, condition, author);
-    let stands = suggestions::with_suggestions(&http, advanced).await?;
+    let stands = suggestions::with_suggestions(&http, &caller, advanced).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .json(AdvancedReply {
@@ -90,17 +91,17 @@ pub(crate) async fn advance((request, payload, http): Call) -> Result<HttpRespon
     tag = "sequences",
     params(SequencePath, IfMatch),
     responses((status = 204, description = "Retired, now or before. Here it holds at once, at the \
-        other replicas within `definition_refresh`.")),
-    security((), ("adminToken" = []))
+        other replicas within `definition_refresh`."))
 )]
 pub(crate) async fn retire((request, payload, http): Call) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
+    let caller = http.access.admit(&request, Right::Define, &name).await?;
+    let author = caller.author(&request);
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let retired = http.directory.act(&name, Act::Retire, condition, author);
-    suggestions::with_suggestions(&http, retired).await?;
+    suggestions::with_suggestions(&http, &caller, retired).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -112,18 +113,18 @@ pub(crate) async fn retire((request, payload, http): Call) -> Result<HttpRespons
     tag = "sequences",
     params(SequencePath, IfMatch),
     responses((status = 200, description = "Restored, or not retired at all.", body = RestoredReply,
-        headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
-    security((), ("adminToken" = []))
+        headers(("ETag" = values::EntityTag, description = "The version of the definition."))))
 )]
 pub(crate) async fn restore((request, payload, http): Call) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
+    let caller = http.access.admit(&request, Right::Define, &name).await?;
+    let author = caller.author(&request);
     parse::no_idempotency_key(request.headers())?;
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let restored = http.directory.act(&name, Act::Restore, condition, author);
-    let stands = suggestions::with_suggestions(&http, restored).await?;
+    let stands = suggestions::with_suggestions(&http, &caller, restored).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .json(RestoredReply {
@@ -142,19 +143,19 @@ pub(crate) async fn restore((request, payload, http): Call) -> Result<HttpRespon
     tag = "sequences",
     params(SequencePath, PeriodPath, IfMatch),
     responses((status = 204, description = "Removed, now or before.",
-        headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
-    security((), ("adminToken" = []))
+        headers(("ETag" = values::EntityTag, description = "The version of the definition."))))
 )]
 pub(crate) async fn remove_period((request, payload, http): Call) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
+    let caller = http.access.admit(&request, Right::Define, &name).await?;
+    let author = caller.author(&request);
     let key = parse::key(request.uri().path())?;
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let act = Act::RemovePeriod { period: key };
     let removed = http.directory.act(&name, act, condition, author);
-    let stands = suggestions::with_suggestions(&http, removed).await?;
+    let stands = suggestions::with_suggestions(&http, &caller, removed).await?;
     Ok(HttpResponse::NoContent()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .finish())

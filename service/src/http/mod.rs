@@ -5,10 +5,12 @@
 
 #![warn(clippy::indexing_slicing)]
 
-mod administration;
+mod access;
 mod admission;
 mod body;
 mod call_limit;
+mod caller;
+mod caller_memo;
 mod documents;
 pub(crate) mod edge;
 mod envelope;
@@ -19,6 +21,7 @@ mod hot;
 mod large_replies;
 mod lifecycle;
 mod listener_role;
+mod me;
 mod numbers;
 mod openapi;
 mod page;
@@ -34,11 +37,13 @@ mod retain_until_written;
 mod sequences;
 mod server;
 mod serving;
+mod sources;
 mod state;
 mod suggestions;
 mod text;
 mod trace;
 mod urls;
+mod visible_names;
 mod worker_ticks;
 mod workers;
 mod wrong_tokens;

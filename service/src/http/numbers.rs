@@ -14,7 +14,8 @@ use super::payload::{
 };
 use super::problem::Problem;
 use super::state::Call;
-use super::{body, parse, reply, suggestions};
+use super::{body, parse, reply, sources, suggestions};
+use crate::access::right::Right;
 
 /// A range reserved for a caller who counts by itself.
 #[derive(Serialize, ToSchema)]
@@ -59,13 +60,19 @@ pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse,
     parse::no_idempotency_key(request.headers())?;
     let asked = parse::next(request.uri().query())?;
     let wanted = parse::wanted(request.headers());
+    let of = (&name, asked.period.as_ref());
+    let caller = sources::admit_first_use(&request, &http, Right::Take, of).await?;
     body::nothing(&request, payload, http.body).await?;
     let count = asked.count.unwrap_or(1);
+    caller.check_quota(count)?;
     let directory = &http.directory;
     let n_bytes = reply::most_bytes(directory, name.as_str(), &asked, wanted);
     let room = http.large_replies.take(n_bytes)?;
     let taken = directory.take(&name, asked.period.as_ref(), count, asked.contiguous);
-    let issued = suggestions::with_suggestions(&http, taken).await?;
+    let issued = suggestions::with_suggestions(&http, &caller, taken).await?;
+    // A shared name may have got a sequence of its own meanwhile.
+    caller.check(Right::Take, &issued.key.sequence)?;
+    caller.charge(count);
     let (shown, ranges) = (issued.shown(), issued.ranges.as_slice());
     let reply = match (asked.count, ranges) {
         (None, [one]) => reply::one(shown, one.first(), wanted),
@@ -87,11 +94,16 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
     let name = parse::name(request.uri().path())?;
     parse::no_idempotency_key(request.headers())?;
     let asked = parse::blocks(request.uri().query())?;
+    let of = (&name, asked.period.as_ref());
+    let caller = sources::admit_first_use(&request, &http, Right::Block, of).await?;
     body::nothing(&request, payload, http.body).await?;
+    caller.check_quota(asked.size)?;
     let reserved = http
         .directory
         .reserve(&name, asked.period.as_ref(), asked.size);
-    let issued = suggestions::with_suggestions(&http, reserved).await?;
+    let issued = suggestions::with_suggestions(&http, &caller, reserved).await?;
+    caller.check(Right::Block, &issued.key.sequence)?;
+    caller.charge(asked.size);
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
     let key = issued.key;
     Ok(HttpResponse::Ok().json(ReservedReply {

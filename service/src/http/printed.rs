@@ -8,7 +8,8 @@ use super::payload::{bodies::ParseRequest, parameters::SequencePath, values};
 use super::problem::Problem;
 use super::state::Call;
 use super::text::moment;
-use super::{body, parse, suggestions};
+use super::{body, parse, sources, suggestions};
+use crate::access::right::Right;
 
 /// What a printed number says.
 #[derive(Serialize, ToSchema)]
@@ -50,11 +51,14 @@ pub(crate) struct ParsedReply {
 )]
 pub(crate) async fn parse((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
+    let caller = sources::admit(&request, &http, Right::Look, &name).await?;
     parse::no_query(request.uri().query())?;
     let body = body::json(&request, payload, http.body).await?;
     let id = parse::printed(&body)?;
     let read = http.directory.read(&name, &id);
-    let (key, value, stamp) = suggestions::with_suggestions(&http, read).await?;
+    let (key, value, stamp) = suggestions::with_suggestions(&http, &caller, read).await?;
+    // A shared name may have got a sequence of its own meanwhile.
+    caller.check(Right::Look, &key.sequence)?;
     Ok(HttpResponse::Ok().json(ParsedReply {
         sequence: key.sequence.into(),
         period: key.period.shown().map(Into::into),

@@ -66,7 +66,7 @@ codes! {
     InvalidDefinition, BAD_REQUEST, "invalid_definition", "The definition is not valid";
     InvalidParameter, BAD_REQUEST, "invalid_parameter", "A parameter is not valid";
     InvalidBody, BAD_REQUEST, "invalid_body", "The body is not valid";
-    Unauthenticated, UNAUTHORIZED, "unauthenticated", "The administrator's token is missing or wrong";
+    Unauthenticated, UNAUTHORIZED, "unauthenticated", "The token is missing or wrong";
     Forbidden, FORBIDDEN, "forbidden", "The call is not allowed";
     SequenceNotFound, NOT_FOUND, "sequence_not_found", "There is no such sequence";
     RouteNotFound, NOT_FOUND, "route_not_found", "There is no such path";
@@ -85,6 +85,7 @@ codes! {
     BodyTooLarge, PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large";
     UnsupportedMediaType, UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body has another media type";
     RateLimited, TOO_MANY_REQUESTS, "rate_limited", "The sequence is at its speed limit";
+    QuotaExceeded, TOO_MANY_REQUESTS, "quota_exceeded", "The role has used up its quota";
     StoreUnavailable, SERVICE_UNAVAILABLE, "store_unavailable", "The store does not answer";
     StoreWentBack, SERVICE_UNAVAILABLE, "store_went_back", "The store went back to an earlier state";
     RefillTimeout, SERVICE_UNAVAILABLE, "refill_timeout", "No number arrived in time";
@@ -171,7 +172,7 @@ impl Problem {
     }
 
     /// Asks the caller to wait this many milliseconds, rounded up to seconds, and at most a minute.
-    fn after_ms(mut self, wait_ms: u64) -> Self {
+    pub(crate) fn after_ms(mut self, wait_ms: u64) -> Self {
         let seconds = wait_ms.div_ceil(1000);
         self.retry_after_s = Some(seconds.clamp(1, MAX_RETRY_AFTER_S));
         self
@@ -429,7 +430,7 @@ mod tests {
             409 sequence_exhausted immutable_field confirm_needed not_for_kind lease_lost \
             too_many_sequences too_many_periods 410 sequence_retired period_removed \
             412 already_exists version_mismatch 413 body_too_large 415 unsupported_media_type \
-            429 rate_limited 503 store_unavailable store_went_back refill_timeout overloaded clock_behind \
+            429 rate_limited quota_exceeded 503 store_unavailable store_went_back refill_timeout overloaded clock_behind \
             clock_ahead no_worker_id draining 500 internal";
         let mut status = String::new();
         let mut expected = Vec::new();

@@ -21,6 +21,7 @@ use super::sequences::{HeldBlock, LeaseReply};
 use super::state::Http;
 use super::text::{moment, rfc_3339};
 use super::{health, parse};
+use crate::access::right::Right;
 
 /// One running process.
 #[derive(Serialize, ToSchema)]
@@ -214,6 +215,7 @@ pub(crate) async fn replica(
     request: HttpRequest,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
+    http.access.admit_to_all(&request, Right::Look).await?;
     parse::no_query(request.uri().query())?;
     let directory = &http.directory;
     let why = health::why_not_ready(directory.readiness());
@@ -224,7 +226,7 @@ pub(crate) async fn replica(
         ready: why.is_none(),
         why: why.map(|(_, sentence)| sentence),
         live_sequences: directory.n_live(),
-        token_needed: !http.administration.is_open(),
+        token_needed: !http.access.is_open(),
         shows_only: !http.role.serves_callers(),
         definition_refresh_seconds: http.definition_refresh.as_secs_f64(),
         stores: directory.health().into_iter().map(store_reply).collect(),
@@ -242,6 +244,7 @@ pub(crate) async fn replica(
         moments may be missing.", body = LivePageReply))
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
+    http.access.admit_to_all(&request, Right::Look).await?;
     let (asked, sort) = parse::live(request.uri().query())?;
     let limit = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     let directory = &http.directory;
@@ -265,6 +268,7 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     responses((status = 200, description = "The name, from memory alone.", body = WatchedReply))
 )]
 pub(crate) async fn watch(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
+    http.access.admit_to_all(&request, Right::Look).await?;
     let name = parse::live_name(request.uri().path())?;
     let period = parse::period(request.uri().query())?;
     let watched = http.directory.watch(&name, period.as_ref())?;

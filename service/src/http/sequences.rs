@@ -25,7 +25,8 @@ use super::problem::{Code, Problem};
 use super::serving::ServingStore;
 use super::state::{Call, Http};
 use super::text::{entity_tag, moment, rfc_3339};
-use super::{body, parse, suggestions};
+use super::{body, parse, suggestions, visible_names};
+use crate::access::right::Right;
 
 /// A sequence, as one replica sees it.
 #[derive(Serialize, ToSchema)]
@@ -189,7 +190,8 @@ pub(crate) struct DefinedReply {
     runway: Option<Runway>,
 }
 
-/// Lists definitions in the byte order of their names.
+/// Lists definitions in the byte order of their names. Names that the caller may not look at are
+/// left out.
 #[utoipa::path(
     get,
     path = "/v1/sequences",
@@ -199,11 +201,9 @@ pub(crate) struct DefinedReply {
     responses((status = 200, description = "A page of definitions.", body = SequencePageReply))
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
+    let caller = http.access.identify(&request, Right::Look).await?;
     let asked = parse::listing(request.uri().query())?;
-    let directory = &http.directory;
-    let page = directory
-        .list(&asked.filter, &asked.after, asked.limit)
-        .await?;
+    let page = visible_names::page(&http.directory, &caller, &asked).await?;
     let sequences = page.sequences.into_iter();
     let sequences = sequences.map(|listed| SequenceSummaryReply {
         sequence: listed.name.into(),
@@ -228,9 +228,10 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 )]
 pub(crate) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
+    let caller = http.access.admit(&request, Right::Look, &name).await?;
     let period = parse::period(request.uri().query())?;
     let described = http.directory.describe(&name, period.as_ref());
-    let description = suggestions::with_suggestions(&http, described).await?;
+    let description = suggestions::with_suggestions(&http, &caller, described).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(description.version)))
         .json(Sequence::from(description)))
@@ -250,16 +251,20 @@ pub(crate) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpR
             headers(("ETag" = values::EntityTag, description = "The version of the definition."))),
         (status = 201, description = "Created.", body = DefinedReply,
             headers(("ETag" = values::EntityTag, description = "The version of the definition."))),
-    ),
-    security((), ("adminToken" = []))
+    )
 )]
 pub(crate) async fn define((request, payload, http): Call) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
+    let caller = http.access.admit(&request, Right::Define, &name).await?;
     let dry_run = parse::dry_run(request.uri().query())?;
     let condition = parse::condition(request.headers())?;
     let body = body::json(&request, payload, http.body).await?;
     let change = DefinitionChange::from_json(&body)?;
+    if !caller.is_administrator() && is_for_administrators(&change) {
+        let detail = "Only an administrator may give `limit`, `declared_rate`, `block.min` and \
+            `store`; leave them out.";
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
     let directory = &http.directory;
     if dry_run {
         let rehearsed = directory.rehearse(&name, change, condition).await;
@@ -271,6 +276,7 @@ pub(crate) async fn define((request, payload, http): Call) -> Result<HttpRespons
             runway: Some(rehearsed.runway),
         }));
     }
+    let author = caller.author(&request);
     let defined = directory.define(&name, change, condition, author).await;
     let defined = defined.map_err(not_defined)?;
     let mut response = if defined.created {
@@ -286,6 +292,14 @@ pub(crate) async fn define((request, payload, http): Call) -> Result<HttpRespons
             samples: None,
             runway: None,
         }))
+}
+
+/// Returns whether a change gives a field that decides how fast numbers may be used up, or where
+/// they are counted.
+fn is_for_administrators(change: &DefinitionChange) -> bool {
+    let has_least_block = change.block.is_some_and(|block| block.min.is_some());
+    let sets_speed = change.limit.is_some() || change.declared_rate.is_some() || has_least_block;
+    sets_speed || change.store.is_some()
 }
 
 /// Turns the error of a failed change into a refusal.

@@ -26,11 +26,13 @@ use odometer_process::{
 };
 use odometer_sequence::Directory;
 
+use super::caller_memo::CallerMemo;
 use super::edge::{ConnectionBounds, Guarded, Watch};
 use super::listener_role::ListenerRole;
 use super::state::{Http, UnreportedLines};
 use super::worker_ticks::WorkerTicks;
 use super::{envelope, hot, openapi, urls};
+use crate::access::credentials::Credentials;
 use crate::config::Config;
 
 /// How long a caller may take to read the last reply of its connection, or to see that it closes.
@@ -47,6 +49,8 @@ pub struct ListenerSettings {
     pub connections: usize,
     /// The ticks of all workers that serve callers.
     pub worker_ticks: Arc<WorkerTicks>,
+    /// What callers have to show.
+    pub credentials: Arc<Credentials>,
 }
 
 /// Answers on a listener until the returned server is stopped through its handle.
@@ -66,13 +70,15 @@ pub fn serve(
         role,
         connections,
         worker_ticks,
+        credentials,
     } = settings;
     let address = listener.local_addr()?;
     let workers = n_workers(role, config);
     let bounds = connection_bounds(config, (connections / workers).max(1));
     let openapi = openapi::document().map_err(io::Error::other)?;
     let place = (role, address.ip().is_loopback());
-    let http = Http::new(place, worker_ticks, directory, metrics, openapi, config);
+    let shared = (worker_ticks, credentials);
+    let http = Http::new(place, shared, directory, metrics, openapi, config);
     let http = Data::new(http);
     let untold = UnreportedLines(http.clone());
     // The metrics count the connections of callers.
@@ -108,6 +114,7 @@ pub fn serve(
         let application = application(http.clone(), Rc::clone(&watch)).into_factory();
         let application = application.map_err(|error: Error| error.error_response());
         let stopping = stopping.clone();
+        let has_roles = http.access.has_roles();
         let http1 = HttpService::build()
             .graceful_shutdown_signal(move || {
                 let stopping = stopping.clone();
@@ -122,8 +129,11 @@ pub fn serve(
             // If a caller hangs up while it waits, its call is dropped at once and gets no number.
             .h1_allow_half_closed(false)
             .local_addr(address)
-            .on_connect_ext(|io: &Guarded<TcpStream>, data| {
+            .on_connect_ext(move |io: &Guarded<TcpStream>, data| {
                 data.insert(Rc::clone(io.progress()));
+                if has_roles {
+                    data.insert(CallerMemo::default());
+                }
             })
             .h1(map_config(application, |()| AppConfig::default()));
         fn_service(move |io: TcpStream| ready(Ok(guarded(io, &watch))))
@@ -206,7 +216,7 @@ fn application(
         .wrap_fn(move |request, routes| {
             match warm_path
                 .as_ref()
-                .and_then(|warm_path| warm_path.answer(request.head()))
+                .and_then(|warm_path| warm_path.answer(request.request()))
             {
                 Some(response) => Either::Left(ready(Ok(request.into_response(response)))),
                 None => Either::Right(routes.call(request)),

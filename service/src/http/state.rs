@@ -8,7 +8,7 @@ use actix_web::web::{Bytes, Data, Payload};
 use odometer_process::metrics::Metrics;
 use odometer_sequence::Directory;
 
-use super::administration::Administration;
+use super::access::Access;
 use super::body;
 use super::call_limit::CallLimit;
 use super::hosts::Hosts;
@@ -16,6 +16,7 @@ use super::large_replies::LargeReplies;
 use super::listener_role::ListenerRole;
 use super::repeated_lines::RepeatedLines;
 use super::worker_ticks::WorkerTicks;
+use crate::access::credentials::Credentials;
 use crate::config::{self, Config};
 
 /// No line of the log waits as long as this.
@@ -31,7 +32,7 @@ pub(crate) struct Http {
     pub(crate) directory: Arc<Directory>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) body: body::BodyLimits,
-    pub(crate) administration: Administration,
+    pub(crate) access: Access,
     pub(crate) hosts: Hosts,
     pub(crate) repeated_lines: RepeatedLines,
     pub(crate) definition_refresh: Duration,
@@ -46,7 +47,7 @@ impl Http {
     /// Creates what the routes share of a listener, which is `is_loopback` or not.
     pub(crate) fn new(
         (role, is_loopback): (ListenerRole, bool),
-        worker_ticks: Arc<WorkerTicks>,
+        (worker_ticks, credentials): (Arc<WorkerTicks>, Arc<Credentials>),
         directory: Arc<Directory>,
         metrics: Arc<Metrics>,
         openapi: Bytes,
@@ -57,8 +58,7 @@ impl Http {
             metrics.http_in_flight.clone(),
             metrics.http_refused.clone(),
         );
-        let refused = metrics.tokens_refused.clone();
-        let administration = Administration::new(is_loopback, config.admin_token.clone(), refused);
+        let access = Access::new(is_loopback, credentials, Arc::clone(&metrics));
         let large_replies = LargeReplies::new(metrics.http_refused.clone());
         Self {
             role,
@@ -69,7 +69,7 @@ impl Http {
                 limit: config.limits.body,
                 timeout: config.http.body,
             },
-            administration,
+            access,
             hosts: Hosts::new(is_loopback, &config.http.hosts),
             repeated_lines: RepeatedLines::default(),
             definition_refresh: config.definition_refresh,
@@ -82,7 +82,7 @@ impl Http {
 
     /// Writes the lines to the log that have waited long enough at the time `now`.
     pub(crate) fn tell(&self, now: Instant) {
-        self.administration.tell(now);
+        self.access.tell(now);
         self.repeated_lines.tell(now);
     }
 }

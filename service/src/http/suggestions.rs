@@ -1,17 +1,21 @@
 //! Refuses a name that does not exist, with the names that may have been meant.
 
+use odometer_core::name::SequenceName;
 use odometer_sequence::error::SequenceError;
 
+use super::caller::Caller;
 use super::problem::{Code, Problem};
 use super::state::Http;
+use crate::access::right::Right;
 
 /// Waits for what the directory answers, and turns an error into a refusal.
 ///
 /// # Errors
 /// The problem for the error. If there is no such sequence, the problem may have up to three
-/// similar names.
+/// similar names that the caller may look at.
 pub(crate) async fn with_suggestions<T>(
     http: &Http,
+    caller: &Caller,
     asked: impl Future<Output = Result<T, SequenceError>>,
 ) -> Result<T, Problem> {
     let error = match asked.await {
@@ -21,7 +25,8 @@ pub(crate) async fn with_suggestions<T>(
     let SequenceError::NotFound { name } = &error else {
         return Err(error.into());
     };
-    let names = http.directory.near(name).await;
+    let mut names = http.directory.near(name).await;
+    names.retain(|name| SequenceName::parse(name).is_ok_and(|name| caller.may(Right::Look, &name)));
     Err(match suggestion(&names) {
         None => error.into(),
         Some(suggestion) => {

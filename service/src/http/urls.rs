@@ -7,8 +7,8 @@ use actix_web::{FromRequest, Handler, Resource, Responder};
 use super::listener_role::ListenerRole;
 use super::problem::{Code, Problem};
 use super::{
-    admission, documents, explain, health, lifecycle, numbers, page, printed, replica, sequences,
-    workers,
+    admission, documents, explain, health, lifecycle, me, numbers, page, printed, replica,
+    sequences, workers,
 };
 
 /// Returns what gives each path its routes on a listener.
@@ -57,6 +57,7 @@ fn readings(config: &mut ServiceConfig, role: ListenerRole) {
         .service(get("/sequences/{name}/explain", explain::explain))
         .service(get("/sequences", sequences::list))
         .service(sequence(role))
+        .service(get("/me", me::me))
         .service(get("/replica", replica::replica))
         .service(get("/replica/sequences", replica::list))
         .service(get("/replica/sequences/{name}", replica::watch))

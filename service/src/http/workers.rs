@@ -15,6 +15,7 @@ use super::payload::{
 use super::problem::Problem;
 use super::state::{Call, Http};
 use super::{body, parse};
+use crate::access::right::Right;
 
 /// A worker id that you hold. Use only ticks that lie wholly in [`from_ms`, `until_ms`).
 #[derive(Serialize, ToSchema)]
@@ -85,8 +86,10 @@ pub(crate) struct Worker {
 pub(crate) async fn lease((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     parse::no_idempotency_key(request.headers())?;
     parse::no_query(request.uri().query())?;
+    let caller = http.access.identify(&request, Right::Lease).await?;
     let body = body::json(&request, payload, http.body).await?;
     let wanted = parse::workers::lease(&body)?;
+    caller.check(Right::Lease, wanted.pool.name())?;
     let held = http.directory.lease_worker(wanted).await?;
     Ok(HttpResponse::Created().json(leased(held)))
 }
@@ -122,8 +125,7 @@ pub(crate) async fn renew((request, payload, http): Call) -> Result<HttpResponse
     params(PoolPath, WorkerPath, ForceQuery, ShownLeaseHeader),
     request_body(content = WorkerReturnRequest, content_type = "application/json",
         description = "From when on no time was used."),
-    responses((status = 204, description = "Given back, now or before.")),
-    security((), ("adminToken" = []))
+    responses((status = 204, description = "Given back, now or before."))
 )]
 pub(crate) async fn give_back((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     if parse::workers::is_forced(&request)? {
@@ -148,8 +150,7 @@ pub(crate) async fn give_back((request, payload, http): Call) -> Result<HttpResp
     operation_id = "releasePool",
     tag = "workers",
     params(PoolPath),
-    responses((status = 204, description = "No lease of the pool has a token any more.")),
-    security((), ("adminToken" = []))
+    responses((status = 204, description = "No lease of the pool has a token any more."))
 )]
 pub(crate) async fn release_pool((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     parse::no_query(request.uri().query())?;
@@ -161,9 +162,10 @@ async fn release(
     (request, payload, http): Call,
     worker: Option<u32>,
 ) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request).await?;
     let pool = parse::name(request.uri().path())?;
+    let caller = http.access.admit(&request, Right::Define, &pool).await?;
     body::nothing(&request, payload, http.body).await?;
+    let author = caller.author(&request);
     let directory = &http.directory;
     directory.release_workers(pool, worker, author).await?;
     Ok(HttpResponse::NoContent().finish())
@@ -180,6 +182,7 @@ async fn release(
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let pool = parse::name(request.uri().path())?;
+    http.access.admit(&request, Right::Look, &pool).await?;
     let asked = parse::workers::listed(request.uri().query())?;
     let directory = &http.directory;
     let mut rows = directory
@@ -205,6 +208,7 @@ async fn shown_lease<T>(
 ) -> Result<(LeaseKey, T), Problem> {
     let path = request.uri().path();
     let (pool, worker) = (parse::name(path)?, parse::workers::worker(path)?);
+    http.access.admit(request, Right::Lease, &pool).await?;
     let token = parse::workers::token(request.headers())?;
     let body = body::json_or_nothing(request, payload, http.body).await?;
     let said = read(&body)?;

@@ -19,8 +19,8 @@ pub(crate) struct ReplicaOptions {
     /// http://127.0.0.1:8080.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// File that holds the administrator's token, which changes may need. If you give none,
-    /// ODOMETER_TOKEN is the token, or ODOMETER_TOKEN_FILE names the file.
+    /// File that holds the token of a caller or of the administrator, which calls may need. If you
+    /// give none, ODOMETER_TOKEN is the token, or ODOMETER_TOKEN_FILE names the file.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// File of certificates (PEM) to trust for https. If you give none, those of the system count.

@@ -189,8 +189,7 @@ impl ReplicaClient {
             .method(&call.method)
             .uri(url.as_str())
             .header("accept", "application/json");
-        // Only changes need it, and a call may go to another machine in clear text.
-        if let Some(token) = self.token.as_ref().filter(|_| call.method == Method::PUT) {
+        if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {}", token.expose()));
         }
         if call.creates_only {

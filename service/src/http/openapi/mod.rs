@@ -11,14 +11,16 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{OpenApi, PathItem, RefOr, Required, Schema};
 
 use super::payload::values;
-use super::{explain, health, lifecycle, numbers, printed, replica, sequences, workers};
+use super::{explain, health, lifecycle, me, numbers, printed, replica, sequences, workers};
 
 mod refusals;
+mod rights;
 
-/// The description of the token that a changing call may carry.
-const BEARER: &str = "The administrator's token, `ODOMETER_ADMIN_TOKEN` of the service. A service \
-    that can be reached from other machines asks for it, and refuses every change if it has none. \
-    A service on loopback may work without it.";
+/// The description of the token that a call may carry.
+const TOKEN: &str = "The token of a caller, or the administrator's token. If the service has roles, \
+    `x-odometer-right` names the right that the role of the caller needs. Without roles, only \
+    calls with the right `define` need the administrator's token; a service on loopback may work \
+    without it.";
 
 /// Calls whose body may be left out.
 ///
@@ -54,6 +56,7 @@ const BODY_OPTIONAL: [&str; 2] = ["renewWorker", "returnWorker"];
         workers::give_back,
         workers::list,
         workers::release_pool,
+        me::me,
         replica::replica,
         replica::list,
         replica::watch,
@@ -95,15 +98,16 @@ fn description() -> OpenApi {
         .insert("Problem".to_owned(), refusals::problem_schema());
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some(BEARER))
+        .description(Some(TOKEN))
         .build();
-    components.add_security_scheme("adminToken", SecurityScheme::Http(bearer));
+    components.add_security_scheme(rights::BEARER, SecurityScheme::Http(bearer));
     for schema in components.schemas.values_mut() {
         require_nullable(schema);
     }
     for item in api.paths.paths.values_mut() {
         for operation in operations(item) {
             refusals::add(operation);
+            rights::add(operation);
             let id = operation.operation_id.as_deref().unwrap_or_default();
             if let Some(RefOr::T(body)) = &mut operation.request_body
                 && BODY_OPTIONAL.contains(&id)
@@ -199,6 +203,7 @@ mod tests {
             "/metrics",
             "/openapi.json",
             "/readyz",
+            "/v1/me",
             "/v1/replica",
             "/v1/replica/sequences",
             "/v1/replica/sequences/{name}",
@@ -256,7 +261,7 @@ mod tests {
                 assert!(names.insert(name), "twice: {name}");
             }
         }
-        assert_eq!(names.len(), 23, "{names:?}");
+        assert_eq!(names.len(), 24, "{names:?}");
         for id in BODY_OPTIONAL {
             assert!(names.contains(id), "{id}");
         }

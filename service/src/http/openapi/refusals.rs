@@ -14,6 +14,7 @@ use crate::http::problem::{self, Code, ProblemBody};
 /// The refusals of each call below `/v1`, also of calls that this replica answers from its memory.
 const CALLING: &[Code] = &[
     Code::InvalidParameter,
+    Code::Unauthenticated,
     Code::Forbidden,
     Code::MethodNotAllowed,
     Code::Overloaded,
@@ -39,9 +40,6 @@ const WRITING: &[Code] = &[
     Code::StoreWentBack,
     Code::Draining,
 ];
-
-/// The refusals of calls that only an administrator may make.
-const ADMINISTERING: &[Code] = &[Code::Unauthenticated];
 
 /// The refusals of calls that may name the version that they change.
 const CONDITIONAL: &[Code] = &[Code::VersionMismatch];
@@ -70,6 +68,7 @@ const TAKING: &[Code] = &[
     Code::TooManySequences,
     Code::SequenceRetired,
     Code::RateLimited,
+    Code::QuotaExceeded,
 ];
 
 const DEFINING: &[Code] = &[
@@ -99,7 +98,15 @@ const READY: &[Code] = &[
     Code::Draining,
 ];
 
-/// The refusals of the metrics and of the description of the API.
+/// The refusals of the metrics.
+const SCRAPING: &[Code] = &[
+    Code::Unauthenticated,
+    Code::Forbidden,
+    Code::MethodNotAllowed,
+    Code::Overloaded,
+];
+
+/// The refusals of the description of the API.
 const SERVING: &[Code] = &[Code::Forbidden, Code::MethodNotAllowed, Code::Overloaded];
 
 /// Returns the groups of refusals that an operation has besides those of every operation.
@@ -119,18 +126,10 @@ fn groups_of(operation_id: &str) -> &'static [&'static [Code]] {
         "explainNumber" => &[CALLING, EXISTING, LIVE_PERIOD, WAITING, PRINTED, EXPLAINING],
         "listSequences" => &[CALLING, ASKING],
         "getSequence" => &[CALLING, EXISTING, LIVE_PERIOD, WAITING],
-        "defineSequence" => &[
-            CALLING,
-            NAMING,
-            ADMINISTERING,
-            CONDITIONAL,
-            WRITING,
-            DEFINING,
-        ],
+        "defineSequence" => &[CALLING, NAMING, CONDITIONAL, WRITING, DEFINING],
         "advanceSequence" => &[
             CALLING,
             EXISTING,
-            ADMINISTERING,
             CONDITIONAL,
             LIVE_PERIOD,
             NEW_PERIOD,
@@ -138,28 +137,19 @@ fn groups_of(operation_id: &str) -> &'static [&'static [Code]] {
             WAITING,
             ADVANCING,
         ],
-        "retireSequence" | "restoreSequence" => {
-            &[CALLING, EXISTING, ADMINISTERING, CONDITIONAL, WRITING]
-        }
-        "removePeriod" => &[
-            CALLING,
-            EXISTING,
-            ADMINISTERING,
-            CONDITIONAL,
-            PERIOD,
-            NEW_PERIOD,
-            WRITING,
-        ],
+        "retireSequence" | "restoreSequence" => &[CALLING, EXISTING, CONDITIONAL, WRITING],
+        "removePeriod" => &[CALLING, EXISTING, CONDITIONAL, PERIOD, NEW_PERIOD, WRITING],
         "leaseWorker" => &[CALLING, NAMING, WRITING, WAITING, CLOCK, LEASING],
         "renewWorker" => &[CALLING, NAMING, WRITING, WAITING, HOLDING],
-        "returnWorker" => &[CALLING, NAMING, ADMINISTERING, WRITING, WAITING, HOLDING],
-        "releasePool" => &[CALLING, NAMING, ADMINISTERING, WRITING, WAITING],
+        "returnWorker" => &[CALLING, NAMING, WRITING, WAITING, HOLDING],
+        "releasePool" => &[CALLING, NAMING, WRITING, WAITING],
         "listWorkers" => &[CALLING, NAMING, ASKING],
-        "getReplica" | "listLiveSequences" => &[CALLING],
+        "getCaller" | "getReplica" | "listLiveSequences" => &[CALLING],
         "getLiveSequence" => &[CALLING, NAMING, PERIOD],
         "checkLiveness" => &[&[Code::MethodNotAllowed, Code::Overloaded]],
         "checkReadiness" => &[READY],
-        "getMetrics" | "getOpenApi" => &[SERVING],
+        "getMetrics" => &[SCRAPING],
+        "getOpenApi" => &[SERVING],
         _ => &[&[Code::MethodNotAllowed]],
     }
 }

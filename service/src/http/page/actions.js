@@ -1,7 +1,7 @@
 // What can be done with numbers: take one, raise the floor, ask what became of one.
 
 import { Refusal, call, pathOf } from './api.js';
-import { action, ask, asAdministrator } from './dialog.js';
+import { action, ask, withToken } from './dialog.js';
 import { h } from './dom.js';
 import { fateOf, list } from './facts.js';
 import { clock, moment } from './format.js';
@@ -9,7 +9,7 @@ import { meaning } from './words.js';
 
 export function take(name, period, done) {
   const made = action('Take a number', 'main', async () => {
-    const taken = await call(pathOf(name, '/next', { period }), { method: 'POST' });
+    const taken = await withToken(made.form, pathOf(name, '/next', { period }), { method: 'POST' });
     done();
     return [
       h('p', { class: 'taken' }, h('output', { class: 'number-taken' }, taken.id)),
@@ -30,7 +30,7 @@ export function raise(name, presentPeriod, done) {
     }
     const period = presentPeriod();
     const what = period === '' ? name : `${name}, period ${period},`;
-    const send = (confirm) => asAdministrator(made.form, pathOf(name, '/advance'), {
+    const send = (confirm) => withToken(made.form, pathOf(name, '/advance'), {
       method: 'POST', body: { floor, ...(confirm ? { confirm } : {}), ...(period === '' ? {} : { period }) },
     });
     const consent = await ask({

@@ -6,7 +6,7 @@ const PATIENCE_MS = 15000;
 /** For what memory knows: it comes at once, or the replica is not there. */
 export const SOON_MS = 4000;
 
-/** The administrator's token: here and nowhere else, gone when the page is closed. */
+/** The token that calls show: here and nowhere else, gone when the page is closed. */
 let token = null;
 
 /** The service said no, in its own words. */
@@ -43,13 +43,13 @@ export function canBeSent(given) {
   return /^[\x20-\x7e]+$/.test(given);
 }
 
-/** Reads what is at `path`, or sends `body` there; an administrator's call brings the token along. */
-export async function call(path, { method = 'GET', body, headers: given = {}, patience = PATIENCE_MS, isAdministration = false } = {}) {
+/** Reads what is at `path`, or sends `body` there, and shows the token if one was given. */
+export async function call(path, { method = 'GET', body, headers: given = {}, patience = PATIENCE_MS } = {}) {
   const headers = { Accept: 'application/json', ...given };
   if (body !== undefined) {
     headers['Content-Type'] = 'application/json';
   }
-  if (token !== null && isAdministration) {
+  if (token !== null) {
     headers.Authorization = `Bearer ${token}`;
   }
   // Made here, so that what is wrong with it is not taken for a silent replica.

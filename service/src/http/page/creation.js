@@ -1,7 +1,7 @@
 // A new sequence: what it should be, what that gives, and the question whether to create it.
 
 import { Refusal, linkTo, pathOf } from './api.js';
-import { action, ask, asAdministrator } from './dialog.js';
+import { action, ask, withToken } from './dialog.js';
 import { h, instead } from './dom.js';
 import { count, duration, end } from './format.js';
 import { meaning } from './words.js';
@@ -77,7 +77,7 @@ function field(label, word, input) {
 
 /** Asks with what a dry run shows, and creates; never changes what is there. */
 async function created(form, name, body) {
-  const send = (query) => asAdministrator(form, pathOf(name, '', query), { method: 'PUT', body, headers: { 'If-None-Match': '*' } });
+  const send = (query) => withToken(form, pathOf(name, '', query), { method: 'PUT', body, headers: { 'If-None-Match': '*' } });
   try {
     const { samples, runway, warnings } = await send({ dry_run: true });
     const consent = await ask({

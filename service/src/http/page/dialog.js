@@ -1,4 +1,4 @@
-// Questions in dialogs, the administrator's token, and forms that say what came of them.
+// Questions in dialogs, the token of calls, and forms that say what came of them.
 
 import { Refusal, call, canBeSent, report, useToken } from './api.js';
 import { h, put, set } from './dom.js';
@@ -48,19 +48,19 @@ export function ask({ title, words, error, field, yes, isGrave = false }) {
   });
 }
 
-/** Makes a call of an administrator; where it needs the token, asks for it, unless `form` is gone by then. */
-export async function asAdministrator(form, path, options) {
+/** Makes a call; if it needs a token, or another one, asks for it, unless `place` is gone by then. */
+export async function withToken(place, path, options) {
   let error = null;
   for (;;) {
     try {
-      return await call(path, { ...options, isAdministration: true });
+      return await call(path, options);
     } catch (refusal) {
-      if (!(refusal instanceof Refusal) || refusal.status !== 401 || !form.isConnected) {
+      if (!(refusal instanceof Refusal) || refusal.status !== 401 || !place.isConnected) {
         throw refusal;
       }
       const given = await ask({
-        title: 'Administrator’s token',
-        words: 'Changes need the token that this service was started with. The page keeps it until you close the page, and sends it to this service alone.',
+        title: 'Token',
+        words: 'This service needs a token here: the administrator’s, or that of a caller with the right to do this. The page keeps it until you close the page, and sends it to this service alone.',
         error: error ? refusal.message : null,
         field: {
           label: 'Token', type: 'password', autocomplete: 'new-password',

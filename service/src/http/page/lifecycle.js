@@ -1,7 +1,7 @@
 // Retiring a sequence, and restoring it.
 
 import { pathOf } from './api.js';
-import { action, ask, asAdministrator } from './dialog.js';
+import { action, ask, withToken } from './dialog.js';
 import { h, put, set } from './dom.js';
 import { clock, duration } from './format.js';
 
@@ -24,7 +24,7 @@ export function lifecycle(name, refreshSeconds, done) {
     if (consent === null) {
       return h('p', { class: 'muted' }, 'Not retired.');
     }
-    await asAdministrator(made.form, pathOf(name), { method: 'DELETE' });
+    await withToken(made.form, pathOf(name), { method: 'DELETE' });
     show(true, mark);
     done();
     return h('p', {}, `Retired: nothing is issued here any more, and ${elsewhere()}.`);
@@ -40,7 +40,7 @@ export function lifecycle(name, refreshSeconds, done) {
     if (consent === null) {
       return h('p', { class: 'muted' }, 'Not restored.');
     }
-    const answer = await asAdministrator(made.form, pathOf(name, '/restore'), { method: 'POST' });
+    const answer = await withToken(made.form, pathOf(name, '/restore'), { method: 'POST' });
     show(false, answer.high_water_mark);
     done();
     return h('p', {}, answer.restored

@@ -2,6 +2,7 @@
 
 import { Refusal, SOON_MS, Unreachable, call } from './api.js';
 import { creation } from './creation.js';
+import { withToken } from './dialog.js';
 import { arrange, put, set } from './dom.js';
 import { ago, moment } from './format.js';
 import { noteNodes, notesOf, shortestReserve, storesAway } from './notices.js';
@@ -22,6 +23,7 @@ const noted = noteNodes();
 let view = null;
 let looking = false;
 let lookAgain = false;
+let declined = false;
 
 function route() {
   const path = location.hash.replace(/^#\/?/, '');
@@ -78,7 +80,8 @@ async function look() {
 
 async function lookOnce(current) {
   try {
-    const known = await call('v1/replica', { patience: SOON_MS });
+    const options = { patience: SOON_MS };
+    const known = await (declined ? call('v1/replica', options) : withToken(main, 'v1/replica', options));
     if (typeof known.holder !== 'string' || !Array.isArray(known.stores)) {
       throw new Unreachable('GET', 200);
     }
@@ -92,6 +95,8 @@ async function lookOnce(current) {
     ]);
     heard(null);
   } catch (error) {
+    // Who gives no token is not asked again at the next look.
+    declined ||= error instanceof Refusal && error.status === 401;
     heard(error);
     if (!seen.lostAt && !seen.refusal) {
       current.refused(error);

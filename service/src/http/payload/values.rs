@@ -40,6 +40,10 @@ texts! {
         pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$", min_length = 1, max_length = 64,
         example = "2026";
 
+    /// A pattern over names: `*` stands for any characters, `?` for one, `[a-f]` for one of a set.
+    Glob:
+        pattern = r"^[A-Za-z0-9*?\[][A-Za-z0-9._:*?\[\]!-]*$", min_length = 1, example = "invoice-*";
+
     /// The printed form of a number: the number in the format of its sequence.
     PrintedId: pattern = r"^[ !#-\[\]-~]+$", min_length = 1, example = "1001";
 

@@ -1,0 +1,100 @@
+//! Says which sequence gives the numbers of a name, and whether a call would be the first one to use
+//! it.
+
+use std::sync::Arc;
+
+use odometer_core::{
+    name::SequenceName,
+    period::{CounterKey, Period, PeriodKind},
+    templates::Template,
+};
+use tokio::time::timeout;
+
+use crate::{directory::calls::Directory, error::SequenceError, issuer::memory::Issuer};
+
+impl Directory {
+    /// Returns the sequence whose numbers a name gets by its template, if it has no sequence of its
+    /// own.
+    pub fn shared_by_template(&self, name: &SequenceName) -> Option<SequenceName> {
+        match self.shared.settings.templates.of(name)? {
+            Template::Definition(_) => None,
+            Template::Share(target) => Some(target),
+        }
+    }
+
+    /// Returns the sequence that gives the numbers of a name. Asks the store only if a template lets
+    /// the name share the numbers of another sequence.
+    ///
+    /// # Errors
+    /// The store was asked, and did not answer or failed.
+    pub async fn source(&self, name: &SequenceName) -> Result<SequenceName, SequenceError> {
+        let Some(target) = self.shared_by_template(name) else {
+            return Ok(name.clone());
+        };
+        match self.find(name).await {
+            Ok(issuer) => Ok(issuer.key.sequence.clone()),
+            Err(SequenceError::Retired { .. }) => Ok(name.clone()),
+            Err(SequenceError::NotFound { .. } | SequenceError::Elsewhere) => Ok(target),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether a sequence exists, and the counter of a caller's key, too. If so, both stay
+    /// in the store for good.
+    ///
+    /// # Errors
+    /// Memory does not know it, and the store did not answer or failed.
+    pub async fn was_used(
+        &self,
+        name: &SequenceName,
+        period: Option<&Period>,
+    ) -> Result<bool, SequenceError> {
+        let issuer = match self.find(name).await {
+            Ok(issuer) => issuer,
+            Err(SequenceError::Retired { .. }) => return Ok(true),
+            Err(SequenceError::NotFound { .. } | SequenceError::Elsewhere) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        // Nobody chooses the periods of a calendar.
+        let (Some(period), PeriodKind::Keyed) = (period, issuer.definition().period) else {
+            return Ok(true);
+        };
+        let periods = issuer.periods();
+        let of_key = periods.and_then(|periods| periods.member(period.as_str()));
+        if of_key.is_some_and(|of_key| of_key.n_issued() > 0 || of_key.remaining() > 0) {
+            return Ok(true);
+        }
+        let key = CounterKey {
+            sequence: issuer.key.sequence.clone(),
+            period: period.clone(),
+        };
+        match self.waiting_for(self.seen(&key)).await {
+            Ok(seen) => Ok(seen.is_some()),
+            Err(SequenceError::PeriodRemoved { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether the first call for a number creates a sequence of this name.
+    pub fn creates(&self, name: &SequenceName) -> bool {
+        self.shared.settings.templates.created_with(name).is_some()
+    }
+
+    /// Returns what a name leads to, and creates nothing.
+    async fn find(&self, name: &SequenceName) -> Result<Arc<Issuer>, SequenceError> {
+        match self.shared.known(name) {
+            Some(issuer) => Ok(issuer),
+            None => self.waiting_for(self.shared.look_up(name)).await,
+        }
+    }
+
+    /// Waits for an answer of the store, as one of the callers who wait.
+    async fn waiting_for<T>(
+        &self,
+        answer: impl Future<Output = Result<T, SequenceError>>,
+    ) -> Result<T, SequenceError> {
+        let _turn = self.shared.admit_waiter()?;
+        let answer = timeout(self.shared.settings.refill_deadline, answer).await;
+        answer.unwrap_or(Err(SequenceError::RefillTimeout))
+    }
+}

@@ -1,0 +1,22 @@
+//! Decides who may take what: callers with their tokens, their roles, and the rights of a role.
+//!
+//! This folder owns what `[access]` and the file of callers say. It never knows HTTP, and it asks no
+//! database.
+//!
+//! Read first:
+//!
+//! - `right.rs`: lists the rights.
+//! - `role.rs`: says on which names a role has each right.
+//! - `callers.rs`: reads the file of callers, and finds the caller of a token.
+//! - `credentials.rs`: holds what callers have to show, and reads the files again.
+//!
+//! The rest: `quota.rs` bounds how many numbers a role takes, `token.rs` makes tokens and hashes them, and `settings.rs` defines what `[access]`
+//! configures.
+
+pub mod callers;
+pub mod credentials;
+pub mod quota;
+pub mod right;
+pub mod role;
+pub mod settings;
+pub mod token;

@@ -1,0 +1,85 @@
+//! Makes the tokens of callers, and hashes them.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use odometer_process::secret::Secret;
+use sha2::{Digest as _, Sha256};
+
+/// The first characters of each token. Programs that search for leaked secrets know a token by
+/// them.
+const PREFIX: &str = "odo_";
+
+/// Bytes of chance in a token. No one can guess so many, so a fast hash without salt is enough.
+const N_BYTES: usize = 32;
+
+/// Characters of a token: its prefix, and its bytes in base64 without padding.
+const LENGTH: usize = PREFIX.len() + (N_BYTES * 8).div_ceil(6);
+
+/// The SHA-256 of a token.
+pub type TokenHash = [u8; 32];
+
+/// Makes a new token.
+pub fn make() -> Secret {
+    let bytes: [u8; N_BYTES] = rand::random();
+    Secret::new(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+}
+
+/// Returns the hash of a token; `None` if the text does not have the form of a token.
+pub fn hash(text: &str) -> Option<TokenHash> {
+    let has_form = text.len() == LENGTH && text.starts_with(PREFIX);
+    has_form.then(|| Sha256::digest(text.as_bytes()).into())
+}
+
+/// Returns a hash in hexadecimal digits.
+pub fn to_hex(hash: &TokenHash) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads a hash from its 64 hexadecimal digits; `None` if the text is something else.
+pub fn from_hex(text: &str) -> Option<TokenHash> {
+    if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut hash = TokenHash::default();
+    for (byte, place) in hash.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(text.get(place..place + 2)?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_its_form_and_no_two_are_alike() {
+        let (first, second) = (make(), make());
+        assert_eq!(first.expose().len(), 47);
+        assert!(first.expose().starts_with("odo_"));
+        let hashes = [hash(first.expose()), hash(second.expose())];
+        assert!(hashes.iter().all(Option::is_some));
+        assert_ne!(hashes[0], hashes[1]);
+        for other in ["", "odo_", "s3cret", &first.expose()[1..], "odo_é"] {
+            assert_eq!(hash(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_hash_is_read_back() {
+        let token = "odo_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let hash = hash(token).unwrap_or_default();
+        // By `printf %s … | sha256sum`.
+        let digits = "21df1c606b4644534b2f7a9490e553ac2c031d3d1e60fe3911e05fd8ebde9abe";
+        assert_eq!(to_hex(&hash), digits);
+        assert_eq!(from_hex(digits), Some(hash));
+        assert_eq!(from_hex(&digits.to_uppercase()), Some(hash));
+        for wrong in [
+            "",
+            "9f",
+            &digits[1..],
+            &digits.replace('2', "g"),
+            &"é".repeat(32),
+        ] {
+            assert_eq!(from_hex(wrong), None, "{wrong}");
+        }
+    }
+}

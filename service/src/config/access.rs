@@ -1,0 +1,262 @@
+//! Reads `[access]`: the roles with their rights, the role of callers without a token, and the file
+//! of callers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use figment::Figment;
+use odometer_core::{glob::Glob, name::SequenceName};
+use serde_json::{Map, Value};
+
+use super::error::ConfigError;
+use super::layers::name_in;
+use crate::access::{
+    quota::{MAX_RATE, NUMBERS, NumbersQuota},
+    right::Right,
+    role::{MAX_ROLES, Role},
+    settings::AccessSettings,
+};
+
+/// The section, and the first part of its keys.
+const SECTION: &str = "access";
+
+/// The keys of the section.
+const KEYS: [&str; 3] = ["anonymous", "callers_file", "roles"];
+
+/// Reads `[access]` from the layers; `None` if no layer has it.
+///
+/// # Errors
+/// The first key that cannot be used. The file of callers is not read here: not every command needs
+/// it.
+pub(crate) fn read(layers: &Figment) -> Result<Option<AccessSettings>, ConfigError> {
+    let Ok(given) = layers.find_value(SECTION) else {
+        return Ok(None);
+    };
+    let given: Result<Value, _> = given.deserialize();
+    let read = match &given {
+        Ok(Value::Object(section)) => settings(section),
+        Ok(_) | Err(_) => Err(ConfigError::new("", "give a section with `roles`")),
+    };
+    let settings = read.map_err(|wrong| {
+        wrong
+            .below(SECTION)
+            .named(|key| name_in(layers, key, SECTION))
+    })?;
+    Ok(Some(settings))
+}
+
+fn settings(section: &Map<String, Value>) -> Result<AccessSettings, ConfigError> {
+    let mut keys = section.keys();
+    if let Some(key) = keys.find(|key| !KEYS.contains(&key.as_str())) {
+        let problem = format!("there is no such key; known here are {}", KEYS.join(", "));
+        return Err(ConfigError::new(key, problem));
+    }
+    let mut settings = AccessSettings::default();
+    let Some(Value::Object(roles)) = section.get("roles") else {
+        let problem = "give at least one section [access.roles.NAME], as in [access.roles.reader]";
+        return Err(ConfigError::new("roles", problem));
+    };
+    if roles.len() > MAX_ROLES {
+        let problem = format!("there are {}; give {MAX_ROLES} at most", roles.len());
+        return Err(ConfigError::new("roles", problem));
+    }
+    for (name, rights) in roles {
+        let role = role(name, rights).map_err(|wrong| wrong.below(&format!("roles.{name}")))?;
+        settings.roles.add(role);
+    }
+    if let Some(name) = text(section, "anonymous", "the name of a role")? {
+        let Some(role) = settings.roles.get(name) else {
+            let known = settings.roles.names();
+            let problem = format!("there is no role {name:?}; give one of {known}");
+            return Err(ConfigError::new("anonymous", problem));
+        };
+        settings.anonymous = Some(Arc::clone(role));
+    }
+    if let Some(path) = text(section, "callers_file", "the path of a file")? {
+        settings.callers_file = Some(PathBuf::from(path));
+    }
+    Ok(settings)
+}
+
+fn text<'a>(
+    section: &'a Map<String, Value>,
+    key: &str,
+    wanted: &str,
+) -> Result<Option<&'a str>, ConfigError> {
+    let text = section.get(key).map(|value| {
+        let problem = || ConfigError::new(key, format!("give {wanted} in quotation marks"));
+        value.as_str().ok_or_else(problem)
+    });
+    text.transpose()
+}
+
+fn role(name: &str, rights: &Value) -> Result<Role, ConfigError> {
+    SequenceName::check(name).map_err(|error| ConfigError::new("", error.to_string()))?;
+    let known = format!("{}, {NUMBERS}", Right::ALL.map(Right::word).join(", "));
+    let Value::Object(rights) = rights else {
+        let problem = format!("give a section of rights and quotas: {known}");
+        return Err(ConfigError::new("", problem));
+    };
+    let mut role = Role::new(name);
+    for (word, globs) in rights {
+        if word == NUMBERS {
+            role = role.with_numbers(NumbersQuota::new(rate(globs)?));
+            continue;
+        }
+        let Some(right) = Right::ALL.into_iter().find(|right| right.word() == word) else {
+            let problem = format!("there is no such right or quota; known are {known}");
+            return Err(ConfigError::new(word, problem));
+        };
+        role = role.with(right, names(word, globs)?);
+    }
+    Ok(role)
+}
+
+/// Reads a number of numbers a second, as in `5k/s`.
+fn rate(given: &Value) -> Result<u64, ConfigError> {
+    let rate = given.as_str().and_then(|text| {
+        let number = text.strip_suffix("/s")?;
+        let (digits, factor) = match number.chars().next_back()? {
+            'k' => (number.strip_suffix('k')?, 1000),
+            'M' => (number.strip_suffix('M')?, 1_000_000),
+            _ => (number, 1),
+        };
+        let is_plain = digits.bytes().all(|digit| digit.is_ascii_digit());
+        let digits: u64 = digits.parse().ok().filter(|_| is_plain)?;
+        let rate = digits.checked_mul(factor)?;
+        (1..=MAX_RATE).contains(&rate).then_some(rate)
+    });
+    rate.ok_or_else(|| {
+        let problem = format!(
+            "give numbers a second in quotation marks, 1 to {MAX_RATE}, as in \"500/s\", \"5k/s\" or \
+             \"2M/s\""
+        );
+        ConfigError::new(NUMBERS, problem)
+    })
+}
+
+/// Reads the globs of a right: a list, or text with commas between them.
+fn names(right: &str, globs: &Value) -> Result<Vec<Glob>, ConfigError> {
+    let wrong = || {
+        let problem = format!("give a list of globs over names, as in {right} = [\"orders-*\"]");
+        ConfigError::new(right, problem)
+    };
+    let globs: Option<Vec<&str>> = match globs {
+        Value::String(text) => Some(text.split(',').map(str::trim).collect()),
+        Value::Array(globs) => globs.iter().map(Value::as_str).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+    };
+    let globs = globs.ok_or_else(wrong)?.into_iter().map(|glob| {
+        Glob::parse(glob).map_err(|error| ConfigError::new(right, format!("{glob:?}: {error}")))
+    });
+    globs.collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::super::tests::File;
+    use super::*;
+
+    const READER: &str = "[access.roles.reader]\nlook = [\"*\"]\n";
+
+    fn name(text: &str) -> SequenceName {
+        SequenceName::parse(text).unwrap()
+    }
+
+    #[test]
+    fn roles_are_read_with_their_rights() {
+        assert!(File::with("").load().unwrap().access.is_none());
+        let file = File::with(&format!(
+            "[access]\nanonymous = \"reader\"\n{READER}[access.roles.billing]\n\
+             take = [\"orders\", \"invoice-*\"]\ncreate = [\"invoice-*\"]\nlease = []\nnumbers = \"5k/s\"\n"
+        ));
+        let access = file.load().unwrap().access.unwrap();
+        let reader = access.anonymous.unwrap();
+        assert!(reader.may_all(Right::Look) && !reader.may(Right::Take, &name("a")));
+        let billing = access.roles.get("billing").unwrap();
+        assert!(billing.may(Right::Take, &name("orders")));
+        assert!(billing.may(Right::Create, &name("invoice-1")));
+        assert!(!billing.may(Right::Create, &name("orders")));
+        assert!(!billing.may(Right::Lease, &name("orders")));
+        assert_eq!(billing.numbers().map(NumbersQuota::rate), Some(5000));
+        assert!(reader.numbers().is_none());
+
+        let given = [
+            ("ODOMETER_ACCESS__ANONYMOUS", "guest"),
+            ("ODOMETER_ACCESS__ROLES__GUEST__TAKE", "a*, b"),
+        ];
+        let access = file.load_with(given).unwrap().access.unwrap();
+        let guest = access.anonymous.unwrap();
+        assert!(guest.may(Right::Take, &name("b")) && !guest.may(Right::Look, &name("b")));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (content, key, said) in [
+            ("access = 5", "access", "a section"),
+            ("[access]\n", "access.roles", "at least one"),
+            ("[access]\nroles = 5", "access.roles", "at least one"),
+            ("[access]\nrole = 5", "access.role", "known here are"),
+            (
+                "[access.roles.a]\ntakes = [\"x\"]",
+                "access.roles.a.takes",
+                "no such right",
+            ),
+            (
+                "[access.roles.a]\nnumbers = 5",
+                "access.roles.a.numbers",
+                "numbers a second",
+            ),
+            (
+                "[access.roles.a]\nnumbers = \"0/s\"",
+                "access.roles.a.numbers",
+                "numbers a second",
+            ),
+            (
+                "[access.roles.a]\nnumbers = \"+5/s\"",
+                "access.roles.a.numbers",
+                "numbers a second",
+            ),
+            (
+                "[access.roles.a]\ntake = 5",
+                "access.roles.a.take",
+                "a list of globs",
+            ),
+            (
+                "[access.roles.a]\ntake = [5]",
+                "access.roles.a.take",
+                "a list of globs",
+            ),
+            (
+                "[access.roles.a]\ntake = [\"x[\"]",
+                "access.roles.a.take",
+                "\"x[\": at position",
+            ),
+            ("[access.roles]\na = 5", "access.roles.a", "a section"),
+            (
+                "[access.roles.\"a b\"]\ntake = []",
+                "access.roles.a b",
+                "' '",
+            ),
+            (
+                "[access]\nanonymous = \"x\"\n[access.roles.a]",
+                "access.anonymous",
+                "no role \"x\"",
+            ),
+            (
+                "[access]\nanonymous = 5\n[access.roles.a]",
+                "access.anonymous",
+                "quotation marks",
+            ),
+        ] {
+            let sentence = File::with(content).refusal();
+            let named = format!("configuration: {key} in ");
+            assert!(sentence.starts_with(&named), "{content}: {sentence}");
+            assert!(sentence.contains(said), "{content}: {sentence}");
+            assert_eq!(sentence.lines().count(), 1, "{sentence}");
+        }
+        let many: String = (0..65).map(|n| format!("[access.roles.r{n}]\n")).collect();
+        assert!(File::with(&many).refusal().contains("give 64 at most"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Says who makes a call, and what this caller may do.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::{HttpMessage, HttpRequest};
+use odometer_core::name::SequenceName;
+use odometer_process::faults::{self, Fault};
+use odometer_process::metrics::Metrics;
+use odometer_sequence::audit::Author;
+
+use super::problem::{Code, Problem};
+use super::request_id::RequestId;
+use crate::access::quota::{NUMBERS, NumbersQuota};
+use crate::access::right::Right;
+use crate::access::role::Role;
+
+/// The header in which proxies say for whom they call.
+pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The most characters of `X-Forwarded-For` that are logged.
+const MAX_FORWARDED_FOR: usize = 256;
+
+/// A caller, and what this caller may do.
+pub(crate) struct Caller {
+    name: Arc<str>,
+    how: Shown,
+    /// `None` for an administrator, who may do everything.
+    role: Option<Arc<Role>>,
+    metrics: Arc<Metrics>,
+}
+
+/// What a call showed of its caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shown {
+    /// A token that is right.
+    Token,
+    /// Nothing.
+    Nothing,
+}
+
+impl Caller {
+    /// Creates what is known of a caller. An administrator has no role.
+    pub(crate) fn new(
+        name: Arc<str>,
+        how: Shown,
+        role: Option<Arc<Role>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            name,
+            how,
+            role,
+            metrics,
+        }
+    }
+
+    /// Returns whether the caller has a right on a name.
+    pub(crate) fn may(&self, right: Right, name: &SequenceName) -> bool {
+        let is_unasked = faults::is(Fault::RightsUnasked) && right == Right::Take;
+        let role = self.role.as_ref();
+        role.is_none_or(|role| role.may(right, name)) || is_unasked
+    }
+
+    /// Returns whether the caller has a right on all names.
+    pub(crate) fn may_all(&self, right: Right) -> bool {
+        self.role.as_ref().is_none_or(|role| role.may_all(right))
+    }
+
+    /// Returns whether the caller may do everything.
+    pub(crate) fn is_administrator(&self) -> bool {
+        self.role.is_none()
+    }
+
+    /// Returns the name of the caller, as the file of callers or the log calls it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the role; `None` for an administrator.
+    pub(crate) fn role(&self) -> Option<&Role> {
+        self.role.as_deref()
+    }
+
+    /// Returns the role, to be kept; `None` for an administrator.
+    pub(crate) fn shared_role(&self) -> Option<&Arc<Role>> {
+        self.role.as_ref()
+    }
+
+    /// Checks that the caller has a right on a name.
+    ///
+    /// # Errors
+    /// 403 without the right, or 401 if the caller showed no token.
+    pub(crate) fn check(&self, right: Right, name: &SequenceName) -> Result<(), Problem> {
+        match self.may(right, name) {
+            true => Ok(()),
+            false => Err(self.refusal(right, &format!("`{name}`"))),
+        }
+    }
+
+    /// Returns why the caller may not do something, and counts the refusal. `names` says on which
+    /// names it lacks the right.
+    pub(crate) fn refusal(&self, right: Right, names: &str) -> Problem {
+        let (role, right) = (
+            self.role.as_ref().map_or("", |role| role.name()),
+            right.word(),
+        );
+        self.metrics.access_refused(role, right).increment(1);
+        match self.how {
+            Shown::Nothing => unauthenticated(true),
+            Shown::Token => Problem::new(
+                Code::Forbidden,
+                format!(
+                    "The role `{role}` has no right `{right}` on {names}. Ask the operator to add \
+                     it to `[access.roles.{role}]`."
+                ),
+            ),
+        }
+    }
+
+    /// Checks that the role of the caller may take `n` numbers now.
+    ///
+    /// # Errors
+    /// 429 if its callers took too many in the last seconds, or 400 if it may never take so many in
+    /// one call.
+    pub(crate) fn check_quota(&self, n: u64) -> Result<(), Problem> {
+        let Some((role, quota)) = self.quota() else {
+            return Ok(());
+        };
+        let role = role.name();
+        if n > quota.burst() {
+            let detail = format!(
+                "The role `{role}` may take {} numbers in one call at most.",
+                quota.burst()
+            );
+            return Err(Problem::new(Code::InvalidCount, detail));
+        }
+        let is_uncounted = faults::is(Fault::QuotaUncounted);
+        let Some(wait) = quota.wait(n, Instant::now()).filter(|_| !is_uncounted) else {
+            return Ok(());
+        };
+        self.metrics.quota_refused(role, NUMBERS).increment(1);
+        let detail = format!(
+            "The callers of the role `{role}` may take {} numbers a second from this replica, and \
+             have taken more.",
+            quota.rate()
+        );
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        Err(Problem::new(Code::QuotaExceeded, detail).after_ms(wait_ms))
+    }
+
+    /// Notes that the caller got `n` numbers.
+    pub(crate) fn charge(&self, n: u64) {
+        if let Some((_, quota)) = self.quota() {
+            quota.charge(n, Instant::now());
+        }
+    }
+
+    fn quota(&self) -> Option<(&Role, &NumbersQuota)> {
+        let role = self.role.as_deref()?;
+        Some((role, role.numbers()?))
+    }
+
+    /// Returns what the log says of the caller of a change.
+    pub(crate) fn author(&self, request: &HttpRequest) -> Author {
+        let peer = request.peer_addr();
+        let forwarded_for = request.headers().get(FORWARDED_FOR);
+        let id = request.extensions().get::<RequestId>().cloned();
+        let id = id.as_ref().and_then(|RequestId(id)| id.to_str().ok());
+        Author {
+            who: Arc::clone(&self.name),
+            role: self.role.as_ref().map(|role| Arc::clone(role.name())),
+            peer: peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
+            forwarded_for: forwarded_for.map(printable),
+            request_id: id.unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// Returns the refusal of a call without a token, or with a wrong one.
+pub(crate) fn unauthenticated(has_roles: bool) -> Problem {
+    let detail = match has_roles {
+        true => {
+            "This call needs `Authorization: Bearer` with the token of a caller whose role has the \
+             right to make it."
+        }
+        false => "This call needs `Authorization: Bearer` with the administrator's token.",
+    };
+    Problem::new(Code::Unauthenticated, detail)
+}
+
+/// Returns what the log shows of a header that a proxy wrote, or a caller who poses as one.
+///
+/// The text has only characters of addresses, and is not longer than the bound.
+pub(crate) fn printable(forwarded_for: &HeaderValue) -> String {
+    let written = forwarded_for
+        .as_bytes()
+        .iter()
+        .map(|byte| char::from(*byte));
+    written
+        .filter(|found| found.is_ascii_alphanumeric() || ".:,[]-_ ".contains(*found))
+        .take(MAX_FORWARDED_FOR)
+        .collect()
+}

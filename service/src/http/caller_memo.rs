@@ -1,0 +1,147 @@
+//! Remembers the caller of a connection, so that the warm path need not find out who calls.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Instant;
+
+use actix_web::http::header::HeaderValue;
+use odometer_core::name::SequenceName;
+use odometer_process::faults::{self, Fault};
+
+use crate::access::quota::NumbersQuota;
+use crate::access::right::Right;
+use crate::access::role::Role;
+
+/// What one connection last showed of its caller. It belongs to the connection alone.
+#[derive(Default)]
+pub(crate) struct CallerMemo(RefCell<Option<Remembered>>);
+
+/// When something is remembered or asked: how often the callers have changed, and the tick of the
+/// worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MemoTime {
+    pub(crate) generation: u64,
+    pub(crate) tick: u32,
+}
+
+struct Remembered {
+    /// What the call showed, as it was sent; `None` if it showed nothing.
+    shown: Option<HeaderValue>,
+    at: MemoTime,
+    /// `None` for an administrator.
+    role: Option<Arc<Role>>,
+    /// The last name that the caller may take numbers of.
+    name: String,
+}
+
+impl CallerMemo {
+    /// Remembers who the caller is that showed `shown`.
+    pub(crate) fn remember(
+        &self,
+        shown: Option<&HeaderValue>,
+        at: MemoTime,
+        role: Option<&Arc<Role>>,
+    ) {
+        self.0.replace(Some(Remembered {
+            shown: shown.cloned(),
+            at,
+            role: role.cloned(),
+            name: String::with_capacity(SequenceName::MAX_LENGTH),
+        }));
+    }
+
+    /// Returns whether a call that shows `shown` certainly may take numbers of a sequence. `false`
+    /// says nothing.
+    ///
+    /// A memo counts within its tick, so a token that expires is asked for again within a second.
+    pub(crate) fn may_take(&self, shown: Option<&HeaderValue>, at: MemoTime, name: &str) -> bool {
+        let mut remembered = self.0.borrow_mut();
+        let Some(remembered) = remembered.as_mut() else {
+            return false;
+        };
+        let is_fresh = remembered.at == at || faults::is(Fault::MemoNeverStale);
+        if !is_fresh || remembered.shown.as_ref() != shown {
+            return false;
+        }
+        let Some(role) = &remembered.role else {
+            return true;
+        };
+        if remembered.name == name {
+            return true;
+        }
+        let may = SequenceName::parse(name).is_ok_and(|name| role.may(Right::Take, &name));
+        if may {
+            remembered.name.clear();
+            remembered.name.push_str(name);
+        }
+        may
+    }
+
+    /// Returns whether the quota of the remembered role has `n` numbers now.
+    pub(crate) fn has_quota(&self, n: u64) -> bool {
+        let remembered = self.0.borrow();
+        let quota = remembered.as_ref().and_then(Remembered::quota);
+        quota.is_none_or(|quota| quota.wait(n, Instant::now()).is_none())
+    }
+
+    /// Notes that the remembered caller got `n` numbers.
+    pub(crate) fn charge(&self, n: u64) {
+        if let Some(quota) = self.0.borrow().as_ref().and_then(Remembered::quota) {
+            quota.charge(n, Instant::now());
+        }
+    }
+}
+
+impl Remembered {
+    fn quota(&self) -> Option<&NumbersQuota> {
+        self.role.as_deref()?.numbers()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::glob::Glob;
+
+    use super::*;
+
+    #[test]
+    fn a_memo_counts_for_the_same_header_and_time_and_the_names_of_the_role() {
+        let globs = vec![Glob::parse("orders-*").unwrap()];
+        let role = Arc::new(Role::new("taker").with(Right::Take, globs));
+        let (token, other) = (HeaderValue::from_static("a"), HeaderValue::from_static("b"));
+        let at = MemoTime {
+            generation: 3,
+            tick: 7,
+        };
+        let memo = CallerMemo::default();
+        assert!(
+            !memo.may_take(Some(&token), at, "orders-1"),
+            "nothing is remembered"
+        );
+        memo.remember(Some(&token), at, Some(&role));
+        for name in ["orders-1", "orders-1", "orders-2", "orders-1"] {
+            assert!(memo.may_take(Some(&token), at, name), "{name}");
+        }
+        for name in ["orders", "invoices", "orders-%31", ""] {
+            assert!(!memo.may_take(Some(&token), at, name), "{name}");
+        }
+        assert!(!memo.may_take(Some(&other), at, "orders-1"));
+        assert!(!memo.may_take(None, at, "orders-1"));
+        let (changed, later) = (
+            MemoTime {
+                generation: 4,
+                ..at
+            },
+            MemoTime { tick: 8, ..at },
+        );
+        assert!(!memo.may_take(Some(&token), changed, "orders-1"));
+        assert!(!memo.may_take(Some(&token), later, "orders-1"));
+        memo.remember(None, at, None);
+        assert!(memo.may_take(None, at, "anything"));
+        assert!(
+            !memo.may_take(Some(&token), at, "orders-1"),
+            "it was replaced"
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! Reads pages of those names that a caller may look at.
+
+use odometer_core::glob::Glob;
+use odometer_sequence::{Directory, description::Page};
+
+use super::caller::Caller;
+use super::parse::{MAX_LIMIT, NamesQuery};
+use super::problem::{Code, Problem};
+use crate::access::right::Right;
+
+/// The most pages of names that one call looks through.
+const MAX_PAGES: usize = 20;
+
+/// Reads a page of the names that a caller may look at.
+///
+/// A name that the caller may not look at is never the end of a page, so `next` does not tell it.
+///
+/// # Errors
+/// The caller may look at no name at all, or at none of the many names that come next, or the store
+/// did not answer.
+pub(crate) async fn page(
+    directory: &Directory,
+    caller: &Caller,
+    asked: &NamesQuery,
+) -> Result<Page, Problem> {
+    let Some(role) = caller.role().filter(|role| !role.may_all(Right::Look)) else {
+        let page = directory.list(&asked.filter, &asked.after, asked.limit);
+        return Ok(page.await?);
+    };
+    let globs = role.globs(Right::Look);
+    if globs.is_empty() {
+        return Err(caller.refusal(Right::Look, "any name"));
+    }
+    let limit = usize::try_from(asked.limit).unwrap_or(usize::MAX);
+    let (mut sequences, mut n_pages) = (Vec::new(), 0);
+    for prefix in prefixes(globs, &asked.filter) {
+        let mut after = asked.after.clone();
+        // All names with this beginning come before.
+        if prefix < after.as_str() && !after.starts_with(prefix) {
+            continue;
+        }
+        while sequences.len() <= limit && n_pages < MAX_PAGES {
+            n_pages += 1;
+            let page = directory.list(prefix, &after, MAX_LIMIT).await?;
+            let all = page.sequences.into_iter();
+            sequences.extend(all.filter(|listed| caller.may(Right::Look, &listed.name)));
+            let Some(next) = page.next else {
+                break;
+            };
+            next.as_str().clone_into(&mut after);
+        }
+    }
+    let has_more = sequences.len() > limit || n_pages == MAX_PAGES;
+    sequences.truncate(limit);
+    let last = sequences.last().map(|last| last.name.clone());
+    if has_more && last.is_none() {
+        return Err(Problem::new(
+            Code::InvalidParameter,
+            "You may look at none of the many names that come next; give a longer `prefix`, or a \
+             later `after`.",
+        ));
+    }
+    Ok(Page {
+        next: last.filter(|_| has_more),
+        sequences,
+    })
+}
+
+/// Returns the beginnings of all names that begin with `filter` and can fit one of the globs, in
+/// byte order. No beginning begins with another one.
+fn prefixes<'a>(globs: &'a [Glob], filter: &'a str) -> Vec<&'a str> {
+    let beginnings = globs.iter().map(Glob::beginning);
+    let both = beginnings.filter_map(|beginning| match beginning.starts_with(filter) {
+        true => Some(beginning),
+        false => filter.starts_with(beginning).then_some(filter),
+    });
+    let mut all: Vec<&str> = both.collect();
+    all.sort_unstable();
+    // What begins with an earlier one stands behind it.
+    all.dedup_by(|later, earlier| later.starts_with(*earlier));
+    all
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_beginnings_that_can_fit_are_looked_through_and_none_twice() {
+        for (globs, filter, expected) in [
+            (&["b-*", "a"][..], "", &["a", "b-"][..]),
+            (&["a*", "ab*", "abc", "b?"], "", &["a", "b"]),
+            (&["a*", "ab*", "abc", "b?"], "ab", &["ab"]),
+            (&["abc", "abd*"], "ab", &["abc", "abd"]),
+            (&["*-eu", "a"], "", &[""]),
+            (&["a*"], "b", &[]),
+        ] {
+            let globs: Vec<Glob> = globs
+                .iter()
+                .map(|glob| Glob::parse(glob).unwrap())
+                .collect();
+            assert_eq!(prefixes(&globs, filter), expected, "{globs:?} {filter}");
+        }
+    }
+}
