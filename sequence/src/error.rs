@@ -20,6 +20,12 @@ pub enum SequenceError {
     #[error("There is no sequence `{name}`.")]
     NotFound { name: SequenceName },
     #[error(
+        "There is no sequence `{name}`, and no call creates it: no template fits it, and `unknown` \
+         is `reject`. Define it with `PUT`, or ask the operator for a template or for `unknown = \
+         \"create\"`."
+    )]
+    NotCreated { name: SequenceName },
+    #[error(
         "No new sequence is created: there are as many as `max_sequences` allows ({limit}), or ten \
          times as many retired ones. Retire some, or raise it."
     )]

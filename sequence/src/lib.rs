@@ -23,8 +23,8 @@ mod issuer;
 mod lifecycle;
 
 pub use directory::{
-    calls::Directory, drained::Drained, readiness::Readiness, settings::SequenceSettings, warm,
-    workers,
+    calls::Directory, drained::Drained, first_use::FirstUse, readiness::Readiness,
+    settings::SequenceSettings, warm, workers,
 };
 pub use inspection::{description, explain, explain_snowflake};
 pub use issuer::issued;

@@ -70,6 +70,27 @@ impl Database {
         Ok(Page::of(shown.collect::<Result<_, _>>()?, limit, has_more))
     }
 
+    /// Returns live sequences whose names begin with `prefix` and come after `after`, with the number
+    /// of their keys, at most `limit` in the order of names.
+    pub(crate) async fn count_keys(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: u64,
+    ) -> Result<Vec<(SequenceName, u64)>, StoreError> {
+        let (prefix, after) = (prefix.to_owned(), after.to_owned());
+        let counting = self.attempts(Repeat::Any, |database| {
+            catalog::count_keys(database, prefix.clone(), after.clone(), limit)
+        });
+        let rows = counting.await.map_err(|failure| listing_failed(&failure))?;
+        let counts = rows.into_iter().map(|row| {
+            let broken = |error| StoreError::Broken(format!("sequence `{}`: {error}", row.name));
+            let name = SequenceName::parse(&row.name).map_err(broken)?;
+            Ok((name, u64::try_from(row.n_keys).unwrap_or(0)))
+        });
+        counts.collect()
+    }
+
     /// Reads the row of a name and the row of one of its counters, if the name is here. A period
     /// has no counter before its first use.
     pub(crate) async fn read_entry(

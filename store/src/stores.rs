@@ -408,6 +408,28 @@ impl Stores {
         })
     }
 
+    /// Returns live sequences whose names begin with `prefix` and come after `after`, with the number
+    /// of keys that their callers have used, at most `limit` in the order of names.
+    ///
+    /// # Errors
+    /// Why a store did not answer.
+    pub fn count_keys<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: &'a str,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<Vec<(SequenceName, u64)>, StoreError>> {
+        Box::pin(async move {
+            let all = self
+                .all()
+                .map(|store| store.count_keys(prefix, after, limit));
+            let mut counted = try_join_all(all).await?.concat();
+            counted.sort_unstable();
+            counted.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+            Ok(counted)
+        })
+    }
+
     /// Returns the receivers of the stores' news. Returns `None` from the second call on.
     pub fn news(&self) -> Option<Following> {
         self.news.lock().take()

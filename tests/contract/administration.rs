@@ -35,7 +35,9 @@ fn refused(reply: &Reply, status: u16, code: &str, what: &str) {
 
 /// Starts a program that listens on all addresses. The client reaches the program by loopback.
 async fn far(options: Options, token: Option<&str>) -> (Program, Client) {
-    let mut options = options.env("ODOMETER_LISTEN", "0.0.0.0:0");
+    let mut options = options
+        .env("ODOMETER_LISTEN", "0.0.0.0:0")
+        .env("ODOMETER_UNKNOWN", "create");
     if let Some(token) = token {
         options = options.env("ODOMETER_ADMIN_TOKEN", token);
     }

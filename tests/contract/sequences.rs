@@ -37,7 +37,8 @@ fn definitions_are_changed_from_afar_with_the_token_only() {
         let database = TestDatabase::prepared(Backend::Sqlite).await;
         let options = Program::options()
             .database(&database.url)
-            .env("ODOMETER_LISTEN", "0.0.0.0:0");
+            .env("ODOMETER_LISTEN", "0.0.0.0:0")
+            .env("ODOMETER_UNKNOWN", "create");
         let mut program = options.start_ready().await;
         let client = program.client();
         assert_eq!(client.next("far").await, 1);

@@ -9,8 +9,9 @@ use super::markdown::{Document, inline_code};
 use crate::support::directory;
 
 /// Keys with a default that nobody could write as a value.
-const WITHOUT_DEFAULT: [&str; 12] = [
+const WITHOUT_DEFAULT: [&str; 13] = [
     "database_url_file",
+    "unknown",
     "worker",
     "admin_token",
     "admin_token_file",

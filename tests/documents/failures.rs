@@ -26,7 +26,7 @@ pub(super) const STEPS: [Step; 7] = [
 ];
 
 /// Every alert, the step that provokes it, and how.
-const PROVOKED: [(&str, Step, &str); 29] = [
+const PROVOKED: [(&str, Step, &str); 30] = [
     (
         "OdometerActorRestarted",
         Step::Troubled,
@@ -51,6 +51,11 @@ const PROVOKED: [(&str, Step, &str); 29] = [
         "OdometerAccessStale",
         Step::Troubled,
         "the file of the administrator's token is removed",
+    ),
+    (
+        "OdometerCallsNotAllowed",
+        Step::Troubled,
+        "a program goes on calling with a wrong token",
     ),
     (
         "OdometerStoreFailedOver",

@@ -151,12 +151,16 @@ impl Faulty {
         self.callers.push(tokio::spawn(call_for_ever(client)));
     }
 
-    /// Makes a database look like one that another server stamped, and takes the replica's token
-    /// away.
-    async fn fail_over(&self, prometheus: &mut Prometheus) {
+    /// Makes a database look like one that another server stamped, takes the replica's token away,
+    /// and calls with another one.
+    async fn fail_over(&mut self, prometheus: &mut Prometheus) {
         let (replica, copy, folder) = &self.fenced;
         std::fs::remove_file(folder.path().join(TOKEN)).expect("our directory");
         prometheus.watch("fenced", replica).await;
+        for _ in 0..8 {
+            let wrong = call_with_a_wrong_token(replica.client());
+            self.callers.push(tokio::spawn(wrong));
+        }
         copy.execute("UPDATE meta SET armed_at = 1").await;
         let stamp = "UPDATE lineage SET server = 'another', \
                      written_by = pg_current_xact_id()::text::bigint";
@@ -251,6 +255,19 @@ async fn served(client: &Client, call: &str) {
 }
 
 /// Makes calls that meet every failure, again and again.
+/// Goes on calling with a wrong token. Each reply comes after a second.
+async fn call_with_a_wrong_token(client: Client) {
+    let headers = [("authorization", "Bearer another-token")];
+    let mut rounds = interval(Duration::from_millis(50));
+    loop {
+        rounds.tick().await;
+        let definition = json!({});
+        let _answer = client
+            .put_with("/v1/sequences/a", &definition, &headers)
+            .await;
+    }
+}
+
 async fn call_for_ever(client: Client) {
     let mut rounds = interval(Duration::from_millis(50));
     for round in 0.. {

@@ -158,7 +158,8 @@ fn a_change_asks_for_the_token() {
             let database = TestDatabase::prepared(Backend::Sqlite).await;
             let mut options = Program::options()
                 .database(&database.url)
-                .env("ODOMETER_LISTEN", listen);
+                .env("ODOMETER_LISTEN", listen)
+                .env("ODOMETER_UNKNOWN", "create");
             if let Some(token) = token {
                 options = options.env("ODOMETER_ADMIN_TOKEN", token);
             }

@@ -12,6 +12,14 @@ use tokio::time::timeout;
 
 use crate::{directory::calls::Directory, error::SequenceError, issuer::memory::Issuer};
 
+/// What a call is the first one to use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstUse {
+    Name,
+    /// The key of a caller, of a sequence that exists.
+    Key,
+}
+
 impl Directory {
     /// Returns the sequence whose numbers a name gets by its template, if it has no sequence of its
     /// own.
@@ -39,38 +47,40 @@ impl Directory {
         }
     }
 
-    /// Returns whether a sequence exists, and the counter of a caller's key, too. If so, both stay
-    /// in the store for good.
+    /// Returns what a call would be the first one to use: a sequence, or the counter of a caller's
+    /// key. `None` if neither: then both stay in the store for good.
     ///
     /// # Errors
     /// Memory does not know it, and the store did not answer or failed.
-    pub async fn was_used(
+    pub async fn first_use(
         &self,
         name: &SequenceName,
         period: Option<&Period>,
-    ) -> Result<bool, SequenceError> {
+    ) -> Result<Option<FirstUse>, SequenceError> {
         let issuer = match self.find(name).await {
             Ok(issuer) => issuer,
-            Err(SequenceError::Retired { .. }) => return Ok(true),
-            Err(SequenceError::NotFound { .. } | SequenceError::Elsewhere) => return Ok(false),
+            Err(SequenceError::Retired { .. }) => return Ok(None),
+            Err(SequenceError::NotFound { .. } | SequenceError::Elsewhere) => {
+                return Ok(Some(FirstUse::Name));
+            }
             Err(error) => return Err(error),
         };
         // Nobody chooses the periods of a calendar.
         let (Some(period), PeriodKind::Keyed) = (period, issuer.definition().period) else {
-            return Ok(true);
+            return Ok(None);
         };
         let periods = issuer.periods();
         let of_key = periods.and_then(|periods| periods.member(period.as_str()));
         if of_key.is_some_and(|of_key| of_key.n_issued() > 0 || of_key.remaining() > 0) {
-            return Ok(true);
+            return Ok(None);
         }
         let key = CounterKey {
             sequence: issuer.key.sequence.clone(),
             period: period.clone(),
         };
         match self.waiting_for(self.seen(&key)).await {
-            Ok(seen) => Ok(seen.is_some()),
-            Err(SequenceError::PeriodRemoved { .. }) => Ok(true),
+            Ok(seen) => Ok(seen.is_none().then_some(FirstUse::Key)),
+            Err(SequenceError::PeriodRemoved { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -81,7 +91,7 @@ impl Directory {
     }
 
     /// Returns what a name leads to, and creates nothing.
-    async fn find(&self, name: &SequenceName) -> Result<Arc<Issuer>, SequenceError> {
+    pub(crate) async fn find(&self, name: &SequenceName) -> Result<Arc<Issuer>, SequenceError> {
         match self.shared.known(name) {
             Some(issuer) => Ok(issuer),
             None => self.waiting_for(self.shared.look_up(name)).await,
@@ -89,7 +99,7 @@ impl Directory {
     }
 
     /// Waits for an answer of the store, as one of the callers who wait.
-    async fn waiting_for<T>(
+    pub(crate) async fn waiting_for<T>(
         &self,
         answer: impl Future<Output = Result<T, SequenceError>>,
     ) -> Result<T, SequenceError> {

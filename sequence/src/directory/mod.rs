@@ -12,14 +12,14 @@
 //! - `period_directory.rs`: leads to the issuers of a name's periods.
 //!
 //! The rest: `shared.rs` holds what the directory, its actors and its sweep share. `first_use.rs`
-//! says whether a name was used before. `period_rule.rs` decides in which periods callers may count.
+//! says whether a name was used before, and `usage.rs` how much is used up. `period_rule.rs` decides in which periods callers may count.
 //! `warm_up.rs` loads the names used most recently. `suggestions.rs` and `rate_limit.rs` answer
 //! wrong names. `workers.rs` leases worker ids to other programs. `settings.rs`, `readiness.rs` and
 //! `drained.rs` define what their names say.
 
 pub(crate) mod calls;
 pub(crate) mod drained;
-mod first_use;
+pub(crate) mod first_use;
 pub(crate) mod names;
 pub(crate) mod period_directory;
 pub(crate) mod period_rule;
@@ -29,6 +29,7 @@ pub(crate) mod resolving;
 pub(crate) mod settings;
 pub(crate) mod shared;
 mod suggestions;
+mod usage;
 pub mod warm;
 pub(crate) mod warm_up;
 pub mod workers;

@@ -72,7 +72,7 @@ impl Shared {
             answer => return answer,
         };
         let Some(template) = self.settings.templates.created_with(&name) else {
-            return Err(SequenceError::NotFound { name });
+            return Err(SequenceError::NotCreated { name });
         };
         check_period(&name, &template, period)?;
         self.ask_once(&name, Some(template))?.await

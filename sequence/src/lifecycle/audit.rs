@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{block::Block, definition::Definition, name::SequenceName, period::CounterKey};
 use odometer_process::log::AUDIT;
 use odometer_store::{Act, Altered, ReleasedWorkers, Snapshot};
 use serde_json::{Map, Value};
@@ -100,6 +100,44 @@ pub(crate) fn note_release(
             "more worker ids may have been released: the database has not said"
         );
     }
+}
+
+/// Logs that a caller was the first one to use a sequence, or a key of it.
+pub fn note_first_use(author: &Author, counter: &CounterKey) {
+    note_use(author, "first-use", (Some(counter), None), None);
+}
+
+/// Logs that a caller reserved a block to count by itself.
+pub fn note_block(author: &Author, counter: &CounterKey, block: &Block) {
+    note_use(author, "block", (Some(counter), None), Some(block));
+}
+
+/// Logs that a caller leased the first worker id of a pool.
+pub fn note_new_pool(author: &Author, pool: &SequenceName) {
+    note_use(author, "new-pool", (None, Some(pool)), None);
+}
+
+fn note_use(
+    author: &Author,
+    what: &str,
+    (counter, pool): (Option<&CounterKey>, Option<&SequenceName>),
+    block: Option<&Block>,
+) {
+    tracing::info!(
+        target: AUDIT,
+        sequence = counter.map(|counter| counter.sequence.as_str()),
+        period = counter.and_then(|counter| counter.period.shown()),
+        pool = pool.map(SequenceName::as_str),
+        first = block.map(Block::first),
+        last = block.map(Block::last),
+        request_id = author.request_id,
+        what,
+        who = &*author.who,
+        role = author.role.as_deref(),
+        peer = author.peer,
+        forwarded_for = author.forwarded_for,
+        "a caller took what nobody had before"
+    );
 }
 
 fn what(act: &Act, creates: bool) -> &'static str {

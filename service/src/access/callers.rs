@@ -2,7 +2,6 @@
 //! expire.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,6 +12,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 
 use super::role::{Role, Roles};
 use super::token::{self, TokenHash};
+use crate::config::guarded_file;
 
 /// The most callers in a file.
 const MAX_CALLERS: usize = 10_000;
@@ -55,8 +55,7 @@ impl Callers {
     /// A sentence that says what is wrong. It never repeats a value of `sha256`, which may be a
     /// token by mistake.
     pub fn read(path: &Path, roles: &Roles) -> Result<Self, String> {
-        let text = fs::read_to_string(path)
-            .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+        let text = guarded_file::read(path)?;
         Self::parse(&text, roles).map_err(|problem| format!("{}: {problem}", path.display()))
     }
 

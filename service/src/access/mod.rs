@@ -10,12 +10,12 @@
 //! - `callers.rs`: reads the file of callers, and finds the caller of a token.
 //! - `credentials.rs`: holds what callers have to show, and reads the files again.
 //!
-//! The rest: `quota.rs` bounds how many numbers a role takes, `token.rs` makes tokens and hashes them, and `settings.rs` defines what `[access]`
-//! configures.
+//! The rest: `quotas/` bounds what the callers of a role use up, `token.rs` makes tokens and hashes
+//! them, and `settings.rs` defines what `[access]` configures.
 
 pub mod callers;
 pub mod credentials;
-pub mod quota;
+pub mod quotas;
 pub mod right;
 pub mod role;
 pub mod settings;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use odometer_core::{glob::Glob, name::SequenceName};
 
-use super::quota::NumbersQuota;
+use super::quotas::Quotas;
 use super::right::Right;
 
 /// The most roles, because each refusal is counted by role.
@@ -16,8 +16,7 @@ pub struct Role {
     name: Arc<str>,
     /// The globs of each right, in the order of [`Right::ALL`].
     globs: [Vec<Glob>; Right::ALL.len()],
-    /// How many numbers the callers may take together; `None` if there is no bound.
-    numbers: Option<NumbersQuota>,
+    quotas: Quotas,
 }
 
 /// The roles of the configuration.
@@ -25,12 +24,12 @@ pub struct Role {
 pub struct Roles(Vec<Arc<Role>>);
 
 impl Role {
-    /// Creates a role without rights.
+    /// Creates a role without rights, and with the quotas that a role has if nothing is said.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
             globs: Default::default(),
-            numbers: None,
+            quotas: Quotas::default(),
         }
     }
 
@@ -42,16 +41,16 @@ impl Role {
         self
     }
 
-    /// Returns the role with a quota of numbers.
-    pub fn with_numbers(mut self, quota: NumbersQuota) -> Self {
-        self.numbers = Some(quota);
+    /// Returns the role with other quotas.
+    pub fn with_quotas(mut self, quotas: Quotas) -> Self {
+        self.quotas = quotas;
         self
     }
 
-    /// Returns the quota of numbers, if there is one.
+    /// Returns what the callers of the role can use up.
     #[inline]
-    pub fn numbers(&self) -> Option<&NumbersQuota> {
-        self.numbers.as_ref()
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     /// Returns the name of the role.

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use odometer_core::{name::SequenceName, templates::Template};
 
 use super::failure::CommandFailure;
+use crate::access::quotas::Quotas;
 use crate::access::right::Right;
 use crate::access::role::Role;
 use crate::access::settings::AccessSettings;
@@ -46,13 +47,23 @@ pub fn check_caller(
         format!("{}: {said}", right.word())
     });
     lines.extend(rights);
-    if let Some(quota) = role.as_ref().and_then(|role| role.numbers()) {
-        lines.push(format!(
-            "numbers: {} a second from each replica",
-            quota.rate()
-        ));
+    if let Some(role) = &role {
+        lines.extend(quotas(role.quotas()));
     }
     Ok(lines)
+}
+
+/// Says what the callers of a role can use up.
+fn quotas(quotas: &Quotas) -> Vec<String> {
+    let numbers = quotas.numbers.as_ref();
+    let numbers = numbers.map(|it| format!("numbers: {} a second from each replica", it.rate()));
+    let names = quotas.names.as_ref();
+    let names = names.map(|it| format!("names: {} that it can create, with keys", it.most()));
+    let worker_ids = quotas.worker_ids.as_ref();
+    let worker_ids = worker_ids.map(|it| format!("workers: {} held at once", it.most()));
+    let share = format!("share: {} of what is left in one call", quotas.share);
+    let said = [numbers, names, worker_ids, Some(share)];
+    said.into_iter().flatten().collect()
 }
 
 /// Returns what is known of a caller as a line, and its role; `None` for the administrator.

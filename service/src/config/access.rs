@@ -11,7 +11,13 @@ use serde_json::{Map, Value};
 use super::error::ConfigError;
 use super::layers::name_in;
 use crate::access::{
-    quota::{MAX_RATE, NUMBERS, NumbersQuota},
+    quotas::{
+        Quota, Quotas,
+        names::NamesQuota,
+        numbers::{MAX_RATE, NumbersQuota},
+        share::Share,
+        worker_ids::WorkerIdsQuota,
+    },
     right::Right,
     role::{MAX_ROLES, Role},
     settings::AccessSettings,
@@ -19,6 +25,9 @@ use crate::access::{
 
 /// The section, and the first part of its keys.
 const SECTION: &str = "access";
+
+/// The highest quota of names and of worker ids, because they are counted.
+const MAX_COUNTED: u64 = 100_000;
 
 /// The keys of the section.
 const KEYS: [&str; 3] = ["anonymous", "callers_file", "roles"];
@@ -92,24 +101,56 @@ fn text<'a>(
 
 fn role(name: &str, rights: &Value) -> Result<Role, ConfigError> {
     SequenceName::check(name).map_err(|error| ConfigError::new("", error.to_string()))?;
-    let known = format!("{}, {NUMBERS}", Right::ALL.map(Right::word).join(", "));
+    let known = format!(
+        "{}, {}",
+        Right::ALL.map(Right::word).join(", "),
+        Quota::ALL.map(Quota::word).join(", ")
+    );
     let Value::Object(rights) = rights else {
         let problem = format!("give a section of rights and quotas: {known}");
         return Err(ConfigError::new("", problem));
     };
-    let mut role = Role::new(name);
-    for (word, globs) in rights {
-        if word == NUMBERS {
-            role = role.with_numbers(NumbersQuota::new(rate(globs)?));
+    let (mut role, mut quotas) = (Role::new(name), Quotas::default());
+    for (word, given) in rights {
+        if let Some(quota) = Quota::ALL.into_iter().find(|quota| quota.word() == word) {
+            set(&mut quotas, quota, given)?;
             continue;
         }
         let Some(right) = Right::ALL.into_iter().find(|right| right.word() == word) else {
             let problem = format!("there is no such right or quota; known are {known}");
             return Err(ConfigError::new(word, problem));
         };
-        role = role.with(right, names(word, globs)?);
+        role = role.with(right, names(word, given)?);
     }
-    Ok(role)
+    Ok(role.with_quotas(quotas))
+}
+
+fn set(quotas: &mut Quotas, quota: Quota, given: &Value) -> Result<(), ConfigError> {
+    match quota {
+        Quota::Numbers => quotas.numbers = Some(NumbersQuota::new(rate(given)?)),
+        Quota::Names => quotas.names = Some(NamesQuota::new(at_most(quota, given)?)),
+        Quota::WorkerIds => quotas.worker_ids = Some(WorkerIdsQuota::new(at_most(quota, given)?)),
+        Quota::Share => {
+            let share = given.as_str().and_then(Share::parse);
+            quotas.share = share.ok_or_else(|| {
+                let problem = "give a percentage in quotation marks, \"0.01%\" to \"100%\"";
+                ConfigError::new(quota.word(), problem)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads how many there may be.
+fn at_most(quota: Quota, given: &Value) -> Result<u64, ConfigError> {
+    // The environment gives text.
+    let written = given.as_str().and_then(|text| text.parse().ok());
+    let most = given.as_u64().or(written);
+    most.filter(|most| *most <= MAX_COUNTED).ok_or_else(|| {
+        let problem =
+            format!("give a whole number from 0 to {MAX_COUNTED}, without quotation marks");
+        ConfigError::new(quota.word(), problem)
+    })
 }
 
 /// Reads a number of numbers a second, as in `5k/s`.
@@ -131,7 +172,7 @@ fn rate(given: &Value) -> Result<u64, ConfigError> {
             "give numbers a second in quotation marks, 1 to {MAX_RATE}, as in \"500/s\", \"5k/s\" or \
              \"2M/s\""
         );
-        ConfigError::new(NUMBERS, problem)
+        ConfigError::new(Quota::Numbers.word(), problem)
     })
 }
 
@@ -169,7 +210,8 @@ mod tests {
         assert!(File::with("").load().unwrap().access.is_none());
         let file = File::with(&format!(
             "[access]\nanonymous = \"reader\"\n{READER}[access.roles.billing]\n\
-             take = [\"orders\", \"invoice-*\"]\ncreate = [\"invoice-*\"]\nlease = []\nnumbers = \"5k/s\"\n"
+             take = [\"orders\", \"invoice-*\"]\ncreate = [\"invoice-*\"]\nlease = []\nnumbers = \"5k/s\"\n\
+             names = 1000\nworkers = 0\nshare = \"0.5%\"\n"
         ));
         let access = file.load().unwrap().access.unwrap();
         let reader = access.anonymous.unwrap();
@@ -179,77 +221,105 @@ mod tests {
         assert!(billing.may(Right::Create, &name("invoice-1")));
         assert!(!billing.may(Right::Create, &name("orders")));
         assert!(!billing.may(Right::Lease, &name("orders")));
-        assert_eq!(billing.numbers().map(NumbersQuota::rate), Some(5000));
-        assert!(reader.numbers().is_none());
+        let quotas = billing.quotas();
+        assert_eq!(quotas.numbers.as_ref().map(NumbersQuota::rate), Some(5000));
+        assert_eq!(quotas.names.as_ref().map(NamesQuota::most), Some(1000));
+        assert_eq!(
+            quotas.worker_ids.as_ref().map(WorkerIdsQuota::most),
+            Some(0)
+        );
+        assert_eq!(quotas.share.to_string(), "0.5%");
+        assert_eq!(*reader.quotas(), Quotas::default());
 
         let given = [
             ("ODOMETER_ACCESS__ANONYMOUS", "guest"),
             ("ODOMETER_ACCESS__ROLES__GUEST__TAKE", "a*, b"),
+            ("ODOMETER_ACCESS__ROLES__GUEST__NAMES", "7"),
         ];
         let access = file.load_with(given).unwrap().access.unwrap();
         let guest = access.anonymous.unwrap();
         assert!(guest.may(Right::Take, &name("b")) && !guest.may(Right::Look, &name("b")));
+        let names = guest.quotas().names.as_ref();
+        assert_eq!(names.map(NamesQuota::most), Some(7));
     }
+
+    /// Sections that cannot be used, the key that is told, and what is said of it.
+    const WRONG: [(&str, &str, &str); 18] = [
+        ("access = 5", "access", "a section"),
+        ("[access]\n", "access.roles", "at least one"),
+        ("[access]\nroles = 5", "access.roles", "at least one"),
+        ("[access]\nrole = 5", "access.role", "known here are"),
+        (
+            "[access.roles.a]\ntakes = [\"x\"]",
+            "access.roles.a.takes",
+            "no such right",
+        ),
+        (
+            "[access.roles.a]\nnumbers = 5",
+            "access.roles.a.numbers",
+            "numbers a second",
+        ),
+        (
+            "[access.roles.a]\nnumbers = \"0/s\"",
+            "access.roles.a.numbers",
+            "numbers a second",
+        ),
+        (
+            "[access.roles.a]\nnumbers = \"+5/s\"",
+            "access.roles.a.numbers",
+            "numbers a second",
+        ),
+        (
+            "[access.roles.a]\nnames = -1",
+            "access.roles.a.names",
+            "a whole number",
+        ),
+        (
+            "[access.roles.a]\nworkers = 100001",
+            "access.roles.a.workers",
+            "0 to 100000",
+        ),
+        (
+            "[access.roles.a]\nshare = 1",
+            "access.roles.a.share",
+            "a percentage",
+        ),
+        (
+            "[access.roles.a]\ntake = 5",
+            "access.roles.a.take",
+            "a list of globs",
+        ),
+        (
+            "[access.roles.a]\ntake = [5]",
+            "access.roles.a.take",
+            "a list of globs",
+        ),
+        (
+            "[access.roles.a]\ntake = [\"x[\"]",
+            "access.roles.a.take",
+            "\"x[\": at position",
+        ),
+        ("[access.roles]\na = 5", "access.roles.a", "a section"),
+        (
+            "[access.roles.\"a b\"]\ntake = []",
+            "access.roles.a b",
+            "' '",
+        ),
+        (
+            "[access]\nanonymous = \"x\"\n[access.roles.a]",
+            "access.anonymous",
+            "no role \"x\"",
+        ),
+        (
+            "[access]\nanonymous = 5\n[access.roles.a]",
+            "access.anonymous",
+            "quotation marks",
+        ),
+    ];
 
     #[test]
     fn what_cannot_be_used_is_named() {
-        for (content, key, said) in [
-            ("access = 5", "access", "a section"),
-            ("[access]\n", "access.roles", "at least one"),
-            ("[access]\nroles = 5", "access.roles", "at least one"),
-            ("[access]\nrole = 5", "access.role", "known here are"),
-            (
-                "[access.roles.a]\ntakes = [\"x\"]",
-                "access.roles.a.takes",
-                "no such right",
-            ),
-            (
-                "[access.roles.a]\nnumbers = 5",
-                "access.roles.a.numbers",
-                "numbers a second",
-            ),
-            (
-                "[access.roles.a]\nnumbers = \"0/s\"",
-                "access.roles.a.numbers",
-                "numbers a second",
-            ),
-            (
-                "[access.roles.a]\nnumbers = \"+5/s\"",
-                "access.roles.a.numbers",
-                "numbers a second",
-            ),
-            (
-                "[access.roles.a]\ntake = 5",
-                "access.roles.a.take",
-                "a list of globs",
-            ),
-            (
-                "[access.roles.a]\ntake = [5]",
-                "access.roles.a.take",
-                "a list of globs",
-            ),
-            (
-                "[access.roles.a]\ntake = [\"x[\"]",
-                "access.roles.a.take",
-                "\"x[\": at position",
-            ),
-            ("[access.roles]\na = 5", "access.roles.a", "a section"),
-            (
-                "[access.roles.\"a b\"]\ntake = []",
-                "access.roles.a b",
-                "' '",
-            ),
-            (
-                "[access]\nanonymous = \"x\"\n[access.roles.a]",
-                "access.anonymous",
-                "no role \"x\"",
-            ),
-            (
-                "[access]\nanonymous = 5\n[access.roles.a]",
-                "access.anonymous",
-                "quotation marks",
-            ),
-        ] {
+        for (content, key, said) in WRONG {
             let sentence = File::with(content).refusal();
             let named = format!("configuration: {key} in ");
             assert!(sentence.starts_with(&named), "{content}: {sentence}");

@@ -10,6 +10,7 @@ use figment::{Error, Figment, Metadata, Profile, Provider};
 
 use super::error::ConfigError;
 use super::flags::{Flags, split_setting};
+use super::guarded_file;
 
 const PREFIX: &str = "ODOMETER_";
 
@@ -364,8 +365,7 @@ fn read_secrets_of(
 }
 
 pub(crate) fn read_secret(path: &Path) -> Result<String, String> {
-    let content = fs::read_to_string(path)
-        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    let content = guarded_file::read(path)?;
     let secret = content.trim_end_matches(['\r', '\n']);
     if secret.is_empty() {
         return Err(format!("{} is empty", path.display()));

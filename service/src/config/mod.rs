@@ -10,6 +10,7 @@ mod effective;
 mod error;
 mod fields;
 mod flags;
+pub(crate) mod guarded_file;
 mod layers;
 mod log_level;
 mod sections;
@@ -58,8 +59,9 @@ section! {
         database_url: Secret = Secret::new(DEFAULT_DATABASE);
         /// Whether the start brings the schema of PostgreSQL or MySQL up to date.
         migrate: bool = false;
-        /// What happens to a name that was never used.
-        unknown: Unknown = Unknown::Create;
+        /// What happens to a name that was never used. Without a value, `create` if only this
+        /// machine reaches `listen`, else `reject`.
+        unknown: Option<Unknown> = None;
         /// The most sequences in a store, without the retired ones.
         max_sequences: u64 = 1_000_000, 1..=1_000_000_000;
         /// How old this replica's knowledge of definitions may be.
@@ -146,7 +148,12 @@ impl Config {
         if let Some(error) = config.fence_problem() {
             return Err(error.named(|key| name_of(&layers, key)));
         }
-        config.templates = templates::read(&layers, config.unknown, &config.stores)?;
+        let is_loopback = config.listen.ip().is_loopback();
+        let unknown = config.unknown.get_or_insert(match is_loopback {
+            true => Unknown::Create,
+            false => Unknown::Reject,
+        });
+        config.templates = templates::read(&layers, *unknown, &config.stores)?;
         config.admin_token_file = admin_token_file;
         config.access = access::read(&layers)?;
         Ok((config, layers))

@@ -77,7 +77,7 @@ fn with_nothing_said_the_defaults_hold() {
     let config = from_environment([]).unwrap();
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.database_url.expose(), "sqlite:odometer.db");
-    assert_eq!(config.unknown, Unknown::Create);
+    assert_eq!(config.unknown, Some(Unknown::Create));
     assert_eq!(*of_default(&config), Definition::default());
     assert_eq!(config.limits.waiters, 16_384);
     assert_eq!(config.limits.body, 16_384);
@@ -91,6 +91,26 @@ fn with_nothing_said_the_defaults_hold() {
     assert_eq!(config.http.write, Duration::from_secs(10));
     assert!(config.admin_token.is_none());
     assert!(!config.migrate);
+}
+
+#[test]
+fn unknown_names_are_created_without_a_word_on_loopback_alone() {
+    for (listen, said, expected) in [
+        ("127.0.0.1:0", None, Unknown::Create),
+        ("[::1]:0", None, Unknown::Create),
+        ("0.0.0.0:0", None, Unknown::Reject),
+        ("192.0.2.7:8080", None, Unknown::Reject),
+        ("0.0.0.0:0", Some("create"), Unknown::Create),
+        ("127.0.0.1:0", Some("reject"), Unknown::Reject),
+    ] {
+        let mut given = vec![("ODOMETER_LISTEN", listen)];
+        given.extend(said.map(|said| ("ODOMETER_UNKNOWN", said)));
+        let config = Config::load(&Flags::default(), &Environment::of(given)).unwrap();
+        assert_eq!(config.unknown, Some(expected), "{listen} {said:?}");
+        let name = SequenceName::parse("other").unwrap();
+        let is_created = config.templates.created_with(&name).is_some();
+        assert_eq!(is_created, expected == Unknown::Create, "{listen} {said:?}");
+    }
 }
 
 #[test]

@@ -18,11 +18,12 @@ use subtle::ConstantTimeEq as _;
 use super::call_limit::LeavableSlot;
 use super::caller::{Caller, FORWARDED_FOR, Shown, unauthenticated};
 use super::caller_memo::{CallerMemo, MemoTime};
+use super::denials::Denials;
 use super::edge::Watch;
 use super::problem::{Code, Problem};
 use super::wrong_tokens::{ComparisonTime, WrongTokens};
 use crate::access::credentials::Credentials;
-use crate::access::quota::NUMBERS;
+use crate::access::quotas::{Quota, Quotas, share::Share};
 use crate::access::right::Right;
 use crate::access::role::Role;
 use crate::config::Secret;
@@ -38,9 +39,11 @@ static EVERYBODY: LazyLock<Arc<Role>> = LazyLock::new(|| {
     let all = || Glob::parse("*").into_iter().collect();
     let rights = Right::ALL.into_iter();
     let rights = rights.filter(|right| *right != Right::Define);
-    Arc::new(rights.fold(Role::new("everybody"), |role, right| {
-        role.with(right, all())
-    }))
+    let role = Role::new("everybody").with_quotas(Quotas {
+        share: Share::ALL,
+        ..Quotas::default()
+    });
+    Arc::new(rights.fold(role, |role, right| role.with(right, all())))
 });
 
 /// Decides who may do what on one listener.
@@ -49,7 +52,7 @@ pub(crate) struct Access {
     is_loopback: bool,
     credentials: Arc<Credentials>,
     wrong: WrongTokens,
-    metrics: Arc<Metrics>,
+    denials: Arc<Denials>,
 }
 
 impl Access {
@@ -64,7 +67,7 @@ impl Access {
             is_loopback,
             credentials,
             wrong: WrongTokens::new(metrics.tokens_refused.clone()),
-            metrics,
+            denials: Arc::new(Denials::new(metrics)),
         }
     }
 
@@ -86,9 +89,10 @@ impl Access {
     }
 
     /// Writes a line to the log about a minute with wrong tokens, if that minute is over at the time
-    /// `now`.
+    /// `now`, and lines about refused calls that have waited long enough.
     pub(crate) fn tell(&self, now: Instant) {
         self.wrong.tell(now);
+        self.denials.tell(now);
     }
 
     /// Lets a caller pass who has a right on a name, and returns what is known of the caller.
@@ -237,7 +241,7 @@ impl Access {
     }
 
     fn caller(&self, name: impl Into<Arc<str>>, how: Shown, role: Option<Arc<Role>>) -> Caller {
-        Caller::new(name.into(), how, role, Arc::clone(&self.metrics))
+        Caller::new(name.into(), how, role, Arc::clone(&self.denials))
     }
 }
 
@@ -246,11 +250,15 @@ fn count_from_zero(metrics: &Metrics, credentials: &Credentials) {
     let Some(access) = credentials.access() else {
         let (role, right) = (EVERYBODY.name(), Right::Define.word());
         metrics.access_refused(role, right).increment(0);
-        metrics.quota_refused(role, NUMBERS).increment(0);
+        let quota = Quota::Numbers.word();
+        metrics.quota_refused(role, quota).increment(0);
         return;
     };
     for role in access.roles.iter() {
-        metrics.quota_refused(role.name(), NUMBERS).increment(0);
+        for quota in Quota::ALL {
+            let refused = metrics.quota_refused(role.name(), quota.word());
+            refused.increment(0);
+        }
         for right in Right::ALL {
             let refused = metrics.access_refused(role.name(), right.word());
             refused.increment(0);

@@ -1,18 +1,17 @@
 //! Says who makes a call, and what this caller may do.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::{HttpMessage, HttpRequest};
 use odometer_core::name::SequenceName;
 use odometer_process::faults::{self, Fault};
-use odometer_process::metrics::Metrics;
 use odometer_sequence::audit::Author;
 
+use super::denials::Denials;
 use super::problem::{Code, Problem};
 use super::request_id::RequestId;
-use crate::access::quota::{NUMBERS, NumbersQuota};
+use crate::access::quotas::{Quota, Quotas};
 use crate::access::right::Right;
 use crate::access::role::Role;
 
@@ -28,7 +27,7 @@ pub(crate) struct Caller {
     how: Shown,
     /// `None` for an administrator, who may do everything.
     role: Option<Arc<Role>>,
-    metrics: Arc<Metrics>,
+    denials: Arc<Denials>,
 }
 
 /// What a call showed of its caller.
@@ -46,13 +45,13 @@ impl Caller {
         name: Arc<str>,
         how: Shown,
         role: Option<Arc<Role>>,
-        metrics: Arc<Metrics>,
+        denials: Arc<Denials>,
     ) -> Self {
         Self {
             name,
             how,
             role,
-            metrics,
+            denials,
         }
     }
 
@@ -102,11 +101,9 @@ impl Caller {
     /// Returns why the caller may not do something, and counts the refusal. `names` says on which
     /// names it lacks the right.
     pub(crate) fn refusal(&self, right: Right, names: &str) -> Problem {
-        let (role, right) = (
-            self.role.as_ref().map_or("", |role| role.name()),
-            right.word(),
-        );
-        self.metrics.access_refused(role, right).increment(1);
+        let role = self.role_name();
+        self.denials.note_right(&role, right, &self.name);
+        let right = right.word();
         match self.how {
             Shown::Nothing => unauthenticated(true),
             Shown::Token => Problem::new(
@@ -119,47 +116,22 @@ impl Caller {
         }
     }
 
-    /// Checks that the role of the caller may take `n` numbers now.
-    ///
-    /// # Errors
-    /// 429 if its callers took too many in the last seconds, or 400 if it may never take so many in
-    /// one call.
-    pub(crate) fn check_quota(&self, n: u64) -> Result<(), Problem> {
-        let Some((role, quota)) = self.quota() else {
-            return Ok(());
-        };
-        let role = role.name();
-        if n > quota.burst() {
-            let detail = format!(
-                "The role `{role}` may take {} numbers in one call at most.",
-                quota.burst()
-            );
-            return Err(Problem::new(Code::InvalidCount, detail));
-        }
-        let is_uncounted = faults::is(Fault::QuotaUncounted);
-        let Some(wait) = quota.wait(n, Instant::now()).filter(|_| !is_uncounted) else {
-            return Ok(());
-        };
-        self.metrics.quota_refused(role, NUMBERS).increment(1);
-        let detail = format!(
-            "The callers of the role `{role}` may take {} numbers a second from this replica, and \
-             have taken more.",
-            quota.rate()
-        );
-        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        Err(Problem::new(Code::QuotaExceeded, detail).after_ms(wait_ms))
+    /// Returns what the callers of the role can use up; `None` for an administrator.
+    pub(crate) fn quotas(&self) -> Option<&Quotas> {
+        self.role.as_deref().map(Role::quotas)
     }
 
-    /// Notes that the caller got `n` numbers.
-    pub(crate) fn charge(&self, n: u64) {
-        if let Some((_, quota)) = self.quota() {
-            quota.charge(n, Instant::now());
-        }
+    /// Returns why the caller may not use up more, and counts the refusal.
+    pub(crate) fn quota_refusal(&self, code: Code, quota: Quota, detail: String) -> Problem {
+        self.denials
+            .note_quota(&self.role_name(), quota, &self.name);
+        Problem::new(code, detail)
     }
 
-    fn quota(&self) -> Option<(&Role, &NumbersQuota)> {
-        let role = self.role.as_deref()?;
-        Some((role, role.numbers()?))
+    /// Returns the name of the role; an empty text for an administrator.
+    fn role_name(&self) -> Arc<str> {
+        let role = self.role.as_ref();
+        role.map_or_else(|| "".into(), |role| Arc::clone(role.name()))
     }
 
     /// Returns what the log says of the caller of a change.

@@ -8,7 +8,7 @@ use actix_web::http::header::HeaderValue;
 use odometer_core::name::SequenceName;
 use odometer_process::faults::{self, Fault};
 
-use crate::access::quota::NumbersQuota;
+use crate::access::quotas::numbers::NumbersQuota;
 use crate::access::right::Right;
 use crate::access::role::Role;
 
@@ -94,7 +94,7 @@ impl CallerMemo {
 
 impl Remembered {
     fn quota(&self) -> Option<&NumbersQuota> {
-        self.role.as_deref()?.numbers()
+        self.role.as_deref()?.quotas().numbers.as_ref()
     }
 }
 

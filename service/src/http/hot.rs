@@ -30,7 +30,7 @@ use super::{
     payload::parameters::NextQuery,
     reply, request_id,
 };
-use crate::access::credentials::Credentials;
+use crate::access::{credentials::Credentials, quotas::share::ALWAYS};
 
 /// One warm call in this many is timed, because reading the clock twice costs as much as the
 /// number.
@@ -99,9 +99,12 @@ impl WarmPath {
         let mut memo = None;
         if let Some(credentials) = &self.credentials {
             // What has numbers in memory was used before, so nobody needs the right to create it. A
-            // name that shares the numbers of another sequence is never in use itself.
+            // name that shares the numbers of another sequence is never in use itself. The routes
+            // judge which share of a sequence a call takes.
             let of_connection = request.conn_data::<CallerMemo>()?;
-            let may_take = pinned.is_in_use(plain.name)
+            let may_take = asked.count.is_none_or(|count| count <= ALWAYS)
+                && !asked.confirm
+                && pinned.is_in_use(plain.name)
                 && self.may_take(credentials, plain, of_connection)
                 && of_connection.has_quota(asked.count.unwrap_or(1));
             if !may_take {

@@ -10,7 +10,7 @@ use super::parse;
 use super::payload::values;
 use super::problem::Problem;
 use super::state::Http;
-use crate::access::quota::NumbersQuota;
+use crate::access::quotas::{names::NamesQuota, numbers::NumbersQuota, worker_ids::WorkerIdsQuota};
 use crate::access::right::Right;
 use crate::access::role::Role;
 
@@ -31,6 +31,18 @@ pub(crate) struct CallerReply {
     /// if there is no bound.
     #[schema(minimum = 1, example = 5000)]
     numbers_per_second: Option<u64>,
+    /// Your role creates no more names and keys while there are as many that fit its globs of
+    /// `create` and `define`; null if there is no bound.
+    #[schema(minimum = 0, example = 1000)]
+    names: Option<u64>,
+    /// Your role leases no more worker ids while as many are held in pools that fit its globs of
+    /// `lease`; null if there is no bound.
+    #[schema(minimum = 0, example = 64)]
+    workers: Option<u64>,
+    /// The part of what a sequence has left that one call may take without `confirm=true`; null if
+    /// there is no bound. A call for 100 numbers is always within it.
+    #[schema(pattern = "^[0-9]{1,3}(\\.[0-9]{1,2})?%$", example = "1%")]
+    share: Option<String>,
 }
 
 /// Globs over names, by right. A right without globs is on no name.
@@ -64,10 +76,19 @@ pub(crate) async fn me(request: HttpRequest, http: Data<Http>) -> Result<HttpRes
     let caller = http.access.identify_itself(&request).await?;
     let globs = |right| globs_of(&caller, right);
     let role = caller.role().filter(|_| http.access.has_roles());
+    let quotas = role.map(Role::quotas);
+    let numbers = quotas.and_then(|quotas| quotas.numbers.as_ref());
+    let names = quotas.and_then(|quotas| quotas.names.as_ref());
+    let worker_ids = quotas.and_then(|quotas| quotas.worker_ids.as_ref());
+    let share = quotas.map(|quotas| quotas.share);
+    let share = share.filter(|share| !share.is_all());
     Ok(HttpResponse::Ok().json(CallerReply {
         caller: caller.name().to_owned(),
         role: role.map(|role| role.name().to_string()),
-        numbers_per_second: role.and_then(Role::numbers).map(NumbersQuota::rate),
+        numbers_per_second: numbers.map(NumbersQuota::rate),
+        names: names.map(NamesQuota::most),
+        workers: worker_ids.map(WorkerIdsQuota::most),
+        share: share.map(|share| share.to_string()),
         rights: RightsReply {
             take: globs(Right::Take),
             block: globs(Right::Block),

@@ -2,7 +2,7 @@
 
 use actix_web::HttpResponse;
 use odometer_core::block::Block;
-use odometer_sequence::error::SequenceError;
+use odometer_sequence::{audit, error::SequenceError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -13,6 +13,7 @@ use super::payload::{
     values,
 };
 use super::problem::Problem;
+use super::quotas::{self, Taking};
 use super::state::Call;
 use super::{body, parse, reply, sources, suggestions};
 use crate::access::right::Right;
@@ -61,18 +62,29 @@ pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse,
     let asked = parse::next(request.uri().query())?;
     let wanted = parse::wanted(request.headers());
     let of = (&name, asked.period.as_ref());
-    let caller = sources::admit_first_use(&request, &http, Right::Take, of).await?;
+    let taker = sources::admit_taker(&request, &http, Right::Take, of).await?;
+    let caller = &taker.caller;
     body::nothing(&request, payload, http.body).await?;
     let count = asked.count.unwrap_or(1);
-    caller.check_quota(count)?;
+    quotas::check_numbers(caller, count)?;
+    let taking = Taking {
+        name: &name,
+        source: &taker.source,
+        period: asked.period.as_ref(),
+        n: count,
+        is_block: false,
+        is_confirmed: asked.confirm,
+    };
+    quotas::check_share(&http, caller, &taking).await?;
     let directory = &http.directory;
     let n_bytes = reply::most_bytes(directory, name.as_str(), &asked, wanted);
     let room = http.large_replies.take(n_bytes)?;
     let taken = directory.take(&name, asked.period.as_ref(), count, asked.contiguous);
-    let issued = suggestions::with_suggestions(&http, &caller, taken).await?;
+    let issued = suggestions::with_suggestions(&http, caller, taken).await?;
     // A shared name may have got a sequence of its own meanwhile.
     caller.check(Right::Take, &issued.key.sequence)?;
-    caller.charge(count);
+    quotas::charge(caller, count);
+    taker.note_first_use(&request, &issued.key);
     let (shown, ranges) = (issued.shown(), issued.ranges.as_slice());
     let reply = match (asked.count, ranges) {
         (None, [one]) => reply::one(shown, one.first(), wanted),
@@ -95,16 +107,30 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
     parse::no_idempotency_key(request.headers())?;
     let asked = parse::blocks(request.uri().query())?;
     let of = (&name, asked.period.as_ref());
-    let caller = sources::admit_first_use(&request, &http, Right::Block, of).await?;
+    let taker = sources::admit_taker(&request, &http, Right::Block, of).await?;
+    let caller = &taker.caller;
     body::nothing(&request, payload, http.body).await?;
-    caller.check_quota(asked.size)?;
+    quotas::check_numbers(caller, asked.size)?;
+    let taking = Taking {
+        name: &name,
+        source: &taker.source,
+        period: asked.period.as_ref(),
+        n: asked.size,
+        is_block: true,
+        is_confirmed: asked.confirm,
+    };
+    quotas::check_share(&http, caller, &taking).await?;
     let reserved = http
         .directory
         .reserve(&name, asked.period.as_ref(), asked.size);
-    let issued = suggestions::with_suggestions(&http, &caller, reserved).await?;
+    let issued = suggestions::with_suggestions(&http, caller, reserved).await?;
     caller.check(Right::Block, &issued.key.sequence)?;
-    caller.charge(asked.size);
+    quotas::charge(caller, asked.size);
+    taker.note_first_use(&request, &issued.key);
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
+    if http.access.has_roles() {
+        audit::note_block(&caller.author(&request), &issued.key, &block);
+    }
     let key = issued.key;
     Ok(HttpResponse::Ok().json(ReservedReply {
         sequence: key.sequence.into(),

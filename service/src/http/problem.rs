@@ -272,7 +272,9 @@ problem_of! {
 impl From<SequenceError> for Problem {
     fn from(error: SequenceError) -> Self {
         let code = match &error {
-            SequenceError::NotFound { .. } => Code::SequenceNotFound,
+            SequenceError::NotFound { .. } | SequenceError::NotCreated { .. } => {
+                Code::SequenceNotFound
+            }
             SequenceError::TooManySequences { .. } => Code::TooManySequences,
             SequenceError::PeriodNeeded
             | SequenceError::PeriodMissing { .. }

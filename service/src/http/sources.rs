@@ -2,13 +2,26 @@
 
 use actix_web::HttpRequest;
 use odometer_core::name::SequenceName;
-use odometer_core::period::Period;
+use odometer_core::period::{CounterKey, Period};
+use odometer_sequence::{FirstUse, audit};
 
 use super::caller::Caller;
-use super::problem::Problem;
+use super::problem::{Code, Problem};
 use super::state::Http;
-use super::suggestions;
+use super::{quotas, suggestions};
+use crate::access::quotas::names::Creation;
 use crate::access::right::Right;
+
+/// A caller who may take numbers.
+pub(crate) struct Taker {
+    pub(crate) caller: Caller,
+    /// The sequence that gives the numbers. Without roles, it is not looked up: this is the name in
+    /// the call.
+    pub(crate) source: SequenceName,
+    /// Whether nobody has used the sequence or the key before.
+    is_first: bool,
+    _creation: Option<Creation>,
+}
 
 /// Lets a caller pass who has `right` on the sequence behind a name: the sequence of this name, or
 /// the one whose numbers the name shares.
@@ -28,40 +41,62 @@ pub(crate) async fn admit(
     Ok(caller)
 }
 
-/// Does the same for a call that would create what nobody has used, for which the caller also needs
-/// the right to create it.
+/// Does the same for a call that takes numbers, and so may be the first one to use a name or a key.
+/// For that, the caller also needs the right to create it, and room in the quota of its role.
 ///
 /// What was used once stays in the store for good, so a caller who passes here creates nothing that
 /// it may not create.
 ///
 /// # Errors
-/// As [`admit`], and 401 or 403 if the caller may not create what does not exist.
-pub(crate) async fn admit_first_use(
+/// As [`admit`], and 401, 403 or 409 if the caller may not create what does not exist.
+pub(crate) async fn admit_taker(
     request: &HttpRequest,
     http: &Http,
     right: Right,
     (name, period): (&SequenceName, Option<&Period>),
-) -> Result<Caller, Problem> {
+) -> Result<Taker, Problem> {
     let caller = http.access.identify(request, right).await?;
-    if caller.may_all(right) && caller.may_all(Right::Create) {
-        return Ok(caller);
+    if !http.access.has_roles() {
+        return Ok(Taker::of_used(caller, name.clone()));
     }
     let source = source(http, &caller, right, name).await?;
-    if caller.may(Right::Create, &source) {
-        return Ok(caller);
-    }
     let directory = &http.directory;
-    let used = directory.was_used(&source, period);
-    let is_used = suggestions::with_suggestions(http, &caller, used).await?;
-    // If no call creates the name, the right to create it would not help.
-    match is_used || !(directory.creates(&source) || period.is_some()) {
-        true => Ok(caller),
-        false => {
-            let names = format!(
-                "{}, which nobody has used yet",
-                told(&caller, name, &source)
-            );
-            Err(caller.refusal(Right::Create, &names))
+    let first_use = directory.first_use(&source, period);
+    let code = match suggestions::with_suggestions(http, &caller, first_use).await? {
+        // If no call creates the name, the right to create it would not help.
+        Some(FirstUse::Name) if directory.creates(&source) => Code::TooManySequences,
+        Some(FirstUse::Key) => Code::TooManyPeriods,
+        Some(FirstUse::Name) | None => return Ok(Taker::of_used(caller, source)),
+    };
+    if !caller.may(Right::Create, &source) {
+        let names = told(&caller, name, &source);
+        let names = format!("{names}, which nobody has used yet");
+        return Err(caller.refusal(Right::Create, &names));
+    }
+    let creation = quotas::creation(http, &caller, code).await?;
+    Ok(Taker {
+        caller,
+        source,
+        is_first: true,
+        _creation: creation,
+    })
+}
+
+impl Taker {
+    /// Creates a caller who takes numbers of a sequence that was used before.
+    fn of_used(caller: Caller, source: SequenceName) -> Self {
+        Self {
+            caller,
+            source,
+            is_first: false,
+            _creation: None,
+        }
+    }
+
+    /// Writes to the log that the caller was the first one to use a counter, if it was.
+    pub(crate) fn note_first_use(&self, request: &HttpRequest, counter: &CounterKey) {
+        if self.is_first {
+            audit::note_first_use(&self.caller.author(request), counter);
         }
     }
 }
@@ -91,7 +126,7 @@ async fn source(
 
 /// Returns how a refusal names a sequence: by the name in the call, if the caller may not look at
 /// the sequence behind it.
-fn told(caller: &Caller, name: &SequenceName, source: &SequenceName) -> String {
+pub(crate) fn told(caller: &Caller, name: &SequenceName, source: &SequenceName) -> String {
     match caller.may(Right::Look, source) {
         true => format!("`{source}`"),
         false => format!("the sequence behind `{name}`"),

@@ -22,7 +22,7 @@ pub(crate) async fn with_suggestions<T>(
         Ok(value) => return Ok(value),
         Err(error) => error,
     };
-    let SequenceError::NotFound { name } = &error else {
+    let (SequenceError::NotFound { name } | SequenceError::NotCreated { name }) = &error else {
         return Err(error.into());
     };
     let mut names = http.directory.near(name).await;

@@ -33,7 +33,7 @@ pub(crate) async fn page(
     }
     let limit = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     let (mut sequences, mut n_pages) = (Vec::new(), 0);
-    for prefix in prefixes(globs, &asked.filter) {
+    for prefix in beginnings(globs, &asked.filter) {
         let mut after = asked.after.clone();
         // All names with this beginning come before.
         if prefix < after.as_str() && !after.starts_with(prefix) {
@@ -68,7 +68,7 @@ pub(crate) async fn page(
 
 /// Returns the beginnings of all names that begin with `filter` and can fit one of the globs, in
 /// byte order. No beginning begins with another one.
-fn prefixes<'a>(globs: &'a [Glob], filter: &'a str) -> Vec<&'a str> {
+pub(crate) fn beginnings<'a>(globs: &'a [Glob], filter: &'a str) -> Vec<&'a str> {
     let beginnings = globs.iter().map(Glob::beginning);
     let both = beginnings.filter_map(|beginning| match beginning.starts_with(filter) {
         true => Some(beginning),
@@ -100,7 +100,7 @@ mod tests {
                 .iter()
                 .map(|glob| Glob::parse(glob).unwrap())
                 .collect();
-            assert_eq!(prefixes(&globs, filter), expected, "{globs:?} {filter}");
+            assert_eq!(beginnings(&globs, filter), expected, "{globs:?} {filter}");
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use odometer_core::name::SequenceName;
+use odometer_sequence::audit;
 use odometer_sequence::workers::{LeaseGrant, LeaseKey, LeaseRow};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -14,7 +16,7 @@ use super::payload::{
 };
 use super::problem::Problem;
 use super::state::{Call, Http};
-use super::{body, parse};
+use super::{body, parse, quotas};
 use crate::access::right::Right;
 
 /// A worker id that you hold. Use only ticks that lie wholly in [`from_ms`, `until_ms`).
@@ -89,8 +91,13 @@ pub(crate) async fn lease((request, payload, http): Call) -> Result<HttpResponse
     let caller = http.access.identify(&request, Right::Lease).await?;
     let body = body::json(&request, payload, http.body).await?;
     let wanted = parse::workers::lease(&body)?;
-    caller.check(Right::Lease, wanted.pool.name())?;
-    let held = http.directory.lease_worker(wanted).await?;
+    let pool = wanted.pool.name().clone();
+    caller.check(Right::Lease, &pool)?;
+    let is_new = http.access.has_roles() && is_new(&http, &pool).await?;
+    let held = quotas::lease(&http, &caller, wanted).await?;
+    if is_new {
+        audit::note_new_pool(&caller.author(&request), &pool);
+    }
     Ok(HttpResponse::Created().json(leased(held)))
 }
 
@@ -197,6 +204,12 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
         next: rows.last().filter(|_| has_more).map(|row| row.worker),
         workers: rows.into_iter().map(worker_of).collect(),
     }))
+}
+
+/// Returns whether no worker id of a pool was ever leased.
+async fn is_new(http: &Http, pool: &SequenceName) -> Result<bool, Problem> {
+    let first = http.directory.workers(pool, None, 1).await?;
+    Ok(first.is_empty())
 }
 
 /// Returns the lease whose token a call shows, and what `read` finds in the body of the call.

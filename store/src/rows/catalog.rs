@@ -241,6 +241,49 @@ pub(crate) async fn list(
     find.all(&database).await
 }
 
+/// A live sequence, and how many keys of callers it has.
+#[derive(Clone, PartialEq, Eq, Debug, FromQueryResult)]
+pub(crate) struct KeyCount {
+    pub(crate) name: String,
+    pub(crate) n_keys: i64,
+}
+
+/// Counts the keys of live sequences, in the byte order of their names. Sequences whose callers name
+/// no keys have none.
+pub(crate) async fn count_keys(
+    database: DatabaseConnection,
+    prefix: String,
+    after: String,
+    limit: u64,
+) -> Result<Vec<KeyCount>, DbErr> {
+    use entity::{counter::Column as Of, sequence::Column};
+    let of_sequence = |column| Expr::col((sequence::Entity, column));
+    let of_counter = |column| Expr::col((counter::Entity, column));
+    // No text of a definition has these characters: its quotation marks are written as `\"`.
+    let is_keyed = of_sequence(Column::Definition).like(r#"%"period":"keyed"%"#);
+    let is_key = of_counter(Of::Sequence)
+        .equals((sequence::Entity, Column::Name))
+        .and(of_counter(Of::Period).gt(NO_PERIOD))
+        .and(of_counter(Of::State).eq(LIVE))
+        .and(is_keyed);
+    let query = Query::select()
+        .column((sequence::Entity, Column::Name))
+        .expr_as(of_counter(Of::Period).count(), "n_keys")
+        .from(sequence::Entity)
+        .join(JoinType::LeftJoin, counter::Entity, is_key)
+        .and_where(of_sequence(Column::State).eq(LIVE))
+        .and_where(of_sequence(Column::Name).gt(after))
+        .and_where(of_sequence(Column::Name).gte(prefix.clone()))
+        .and_where(of_sequence(Column::Name).lt(format!("{prefix}~")))
+        .group_by_col((sequence::Entity, Column::Name))
+        .order_by((sequence::Entity, Column::Name), Order::Asc)
+        .limit(limit)
+        .to_owned();
+    let rows = database.query_all(&query).await?;
+    let rows = rows.iter().map(|row| KeyCount::from_query_result(row, ""));
+    rows.collect()
+}
+
 /// Returns names of live sequences, the first `limit` in `direction`. The lower bound is included,
 /// the upper bound is not.
 pub(crate) async fn names(

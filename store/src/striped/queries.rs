@@ -1,6 +1,11 @@
 //! Answers questions about a whole store: merges what all members that are well have.
 
-use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use odometer_core::{
@@ -71,6 +76,26 @@ impl Store {
             .each(|database| async move { database.list(prefix, after, limit).await })
             .await?;
         Ok(Page::merged(pages, limit, |listed| listed.version))
+    }
+
+    /// Returns live sequences with the number of their keys: for each name the highest number that a
+    /// member has.
+    pub(crate) async fn count_keys(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: u64,
+    ) -> Result<Vec<(SequenceName, u64)>, StoreError> {
+        let counted = self
+            .each(|database| async move { database.count_keys(prefix, after, limit).await })
+            .await?;
+        let mut highest = BTreeMap::new();
+        for (name, n_keys) in counted.into_iter().flatten() {
+            let of_name = highest.entry(name).or_insert(0);
+            *of_name = n_keys.max(*of_name);
+        }
+        let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+        Ok(highest.into_iter().take(shown).collect())
     }
 
     /// Returns what the members that are well have of a name and one of its counters.

@@ -1,7 +1,8 @@
-//! Lists the rows of a pool.
+//! Lists the rows of a pool, and counts the ids that are held in pools.
 
 use entity::worker_lease;
-use odometer_database::session::DatabaseConnection;
+use odometer_core::name::SequenceName;
+use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     sea_query::Expr,
@@ -30,15 +31,54 @@ impl Database {
         let reading = self.attempts(Repeat::Any, |database| {
             rows(database, pool.key(), after.map_or(-1, signed), limit)
         });
-        reading.await.map_err(|failure| {
-            tracing::warn!(
-                target: TARGET,
-                error = failure.cause().text(),
-                "worker ids could not be read"
-            );
-            LeaseError::Unavailable
-        })
+        reading.await.map_err(|failure| unread(&failure))
     }
+
+    /// Returns how many ids are held in each pool of other programs whose name begins with `prefix`.
+    /// Pools without such an id are left out.
+    pub(crate) async fn held_ids(
+        &self,
+        prefix: &str,
+    ) -> Result<Vec<(SequenceName, u64)>, LeaseError> {
+        if !self.is_up() {
+            return Err(LeaseError::Unavailable);
+        }
+        let counting = self.attempts(Repeat::Any, |database| held(database, prefix.to_owned()));
+        let rows = counting.await.map_err(|failure| unread(&failure))?;
+        let counts = rows.into_iter().filter_map(|(pool, n)| {
+            let pool = SequenceName::parse(&pool).ok()?;
+            Some((pool, u64::try_from(n).unwrap_or(0)))
+        });
+        Ok(counts.collect())
+    }
+}
+
+fn unread(failure: &StatementFailure) -> LeaseError {
+    tracing::warn!(
+        target: TARGET,
+        error = failure.cause().text(),
+        "worker ids could not be read"
+    );
+    LeaseError::Unavailable
+}
+
+/// Counts the held ids of each pool. Pools of sequences sort before those of other programs, whose
+/// names begin with a letter or a digit. The database's clock decides whether an id is held.
+async fn held(database: DatabaseConnection, prefix: String) -> Result<Vec<(String, i64)>, DbErr> {
+    use worker_lease::Column;
+    let backend = database.get_database_backend();
+    worker_lease::Entity::find()
+        .select_only()
+        .column(Column::Pool)
+        .column_as(Column::Worker.count(), "n_held")
+        .filter(Column::Pool.gte("0"))
+        .filter(Column::Pool.gte(prefix.clone()))
+        .filter(Column::Pool.lt(format!("{prefix}~")))
+        .filter(look::free(backend).not())
+        .group_by(Column::Pool)
+        .into_tuple()
+        .all(&database)
+        .await
 }
 
 /// Reads rows without their secret. The database's clock decides whether an id is held.

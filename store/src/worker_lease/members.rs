@@ -10,6 +10,7 @@ use std::{
 };
 
 use futures_util::future::{join_all, try_join_all};
+use odometer_core::name::SequenceName;
 use odometer_process::clock::now_ms;
 
 use super::lease::{
@@ -42,6 +43,16 @@ impl Store {
         rows.sort_by_key(|row| row.worker);
         rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(rows)
+    }
+
+    /// Returns how many ids are held in each pool of other programs whose name begins with `prefix`,
+    /// once for each database.
+    pub(crate) async fn held_ids(
+        &self,
+        prefix: &str,
+    ) -> Result<Vec<(SequenceName, u64)>, LeaseError> {
+        let counting = self.databases().map(|it| it.held_ids(prefix));
+        Ok(try_join_all(counting).await?.concat())
     }
 
     /// Leases an id of one of the databases.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use odometer_core::name::SequenceName;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
@@ -114,6 +115,22 @@ impl Stores {
             version: 0,
             n_recoveries: 0,
             store: self.index_of(store).ok_or(LeaseError::Unavailable)?,
+        })
+    }
+
+    /// Returns how many ids are held in pools of other programs whose names begin with `prefix`. A
+    /// pool may come several times, once for each database that has ids of it.
+    ///
+    /// # Errors
+    /// Why the store did not answer.
+    pub fn held_ids<'a>(
+        &'a self,
+        store: &'a str,
+        prefix: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<(SequenceName, u64)>, LeaseError>> {
+        Box::pin(async move {
+            let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
+            self.at(index).held_ids(prefix).await
         })
     }
 

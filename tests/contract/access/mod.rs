@@ -1,5 +1,6 @@
 //! Tests who may take what: roles, callers and their tokens.
 
+mod attacks;
 mod first_use;
 mod quotas;
 mod rotation;
@@ -29,7 +30,12 @@ impl Roles {
     /// Starts a program with `access`, the part of the configuration after `[access]`, and with a
     /// file of callers.
     async fn start(options: Options, access: &str, callers: &str) -> Self {
-        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        Self::start_on(Backend::Sqlite, options, access, callers).await
+    }
+
+    /// Does the same on a server.
+    async fn start_on(backend: Backend, options: Options, access: &str, callers: &str) -> Self {
+        let database = TestDatabase::prepared(backend).await;
         let folder = directory("access");
         let callers_file = folder.path().join("callers.toml");
         std::fs::write(&callers_file, callers).expect("our directory");

@@ -33,7 +33,7 @@ fn a_caller_learns_who_it_is_and_what_it_may_do() {
             json!({"caller": "billing-prod", "role": "billing", "rights": {
                 "take": ["orders", "invoice-*"], "block": none, "create": none,
                 "define": ["invoice-*"], "lease": none, "look": none,
-            }, "numbers_per_second": null}),
+            }, "numbers_per_second": null, "names": null, "workers": null, "share": "1%"}),
             "{me:?}"
         );
         let me = get(&client, "", "/v1/me").await.json();
@@ -205,6 +205,7 @@ fn what_a_caller_may_do_is_said_without_a_database() {
         "define: on \"invoice-*\"",
         "lease: no",
         "look: no",
+        "share: 1% of what is left in one call",
     ];
     assert_eq!(lines, expected);
     let finished = check(&["billing-prod", "--name", "invoice-7"]);

@@ -65,6 +65,7 @@ const CLOCK: &[Code] = &[Code::ClockBehind, Code::ClockAhead, Code::NoWorkerId];
 const TAKING: &[Code] = &[
     Code::InvalidCount,
     Code::SequenceExhausted,
+    Code::ConfirmNeeded,
     Code::TooManySequences,
     Code::SequenceRetired,
     Code::RateLimited,
@@ -82,7 +83,11 @@ const DEFINING: &[Code] = &[
 
 const ADVANCING: &[Code] = &[Code::ConfirmNeeded, Code::SequenceRetired];
 
-const LEASING: &[Code] = &[Code::ImmutableField, Code::TooManySequences];
+const LEASING: &[Code] = &[
+    Code::ImmutableField,
+    Code::TooManySequences,
+    Code::QuotaExceeded,
+];
 
 /// The refusals of a renewal and of a return. A return is never refused because of the clock.
 const HOLDING: &[Code] = &[Code::LeaseLost, Code::ClockAhead];
@@ -126,7 +131,7 @@ fn groups_of(operation_id: &str) -> &'static [&'static [Code]] {
         "explainNumber" => &[CALLING, EXISTING, LIVE_PERIOD, WAITING, PRINTED, EXPLAINING],
         "listSequences" => &[CALLING, ASKING],
         "getSequence" => &[CALLING, EXISTING, LIVE_PERIOD, WAITING],
-        "defineSequence" => &[CALLING, NAMING, CONDITIONAL, WRITING, DEFINING],
+        "defineSequence" => &[CALLING, NAMING, CONDITIONAL, WRITING, WAITING, DEFINING],
         "advanceSequence" => &[
             CALLING,
             EXISTING,

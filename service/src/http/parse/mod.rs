@@ -91,7 +91,7 @@ const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 o
 
 /// Reads the query of `next`.
 pub(crate) fn next(query: Option<&str>) -> Result<NextQuery, Problem> {
-    let given = Parameters::read(query, &["count", "period", "contiguous", "ids"])?;
+    let given = Parameters::read(query, &["count", "period", "contiguous", "ids", "confirm"])?;
     let period = given.period()?;
     let count = given.up_to("count", MAX_COUNT)?;
     Ok(NextQuery {
@@ -99,19 +99,24 @@ pub(crate) fn next(query: Option<&str>) -> Result<NextQuery, Problem> {
         count,
         contiguous: given.flag("contiguous")?.unwrap_or(false),
         ids: given.flag("ids")?.unwrap_or(true),
+        confirm: given.flag("confirm")?.unwrap_or(false),
     })
 }
 
 /// Reads the query of `blocks`.
 pub(crate) fn blocks(query: Option<&str>) -> Result<BlocksQuery, Problem> {
-    let given = Parameters::read(query, &["size", "period"])?;
+    let given = Parameters::read(query, &["size", "period", "confirm"])?;
     let period = given.period()?;
     let size = given.get("size").and_then(digits).filter(|size| *size > 0);
     let size = size.ok_or_else(|| {
         let detail = "`size` says how many numbers to reserve: a whole number of at least 1.";
         Problem::new(Code::InvalidCount, detail)
     })?;
-    Ok(BlocksQuery { size, period })
+    Ok(BlocksQuery {
+        size,
+        period,
+        confirm: given.flag("confirm")?.unwrap_or(false),
+    })
 }
 
 /// Reads the query of the list of sequences.

@@ -61,6 +61,10 @@ pub(crate) struct NextQuery {
     /// `false` leaves the printed ids out of a batch. Without it, `true`.
     #[param(value_type = Option<bool>)]
     pub(crate) ids: bool,
+    /// `true` says that you mean a call for a larger share of what is left than your role takes at
+    /// once. It needs the right `define`. Without it, `false`.
+    #[param(value_type = Option<bool>)]
+    pub(crate) confirm: bool,
 }
 
 #[derive(IntoParams)]
@@ -73,6 +77,10 @@ pub(crate) struct BlocksQuery {
     /// it. Without it, the current period.
     #[param(value_type = Option<values::Period>)]
     pub(crate) period: Option<Period>,
+    /// `true` says that you mean a call for a larger share of what is left than your role takes at
+    /// once. It needs the right `define`. Without it, `false`.
+    #[param(value_type = Option<bool>)]
+    pub(crate) confirm: bool,
 }
 
 #[derive(IntoParams)]

@@ -3,9 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The word for the quota in the configuration and in metrics.
-pub const NUMBERS: &str = "numbers";
-
 /// For how many seconds a quota that is not used is saved.
 const BURST_SECONDS: u64 = 10;
 
