@@ -9,6 +9,9 @@ use crate::name::SequenceName;
 /// Lists the characters that stand for others. All but the first stand for one character.
 const SPECIAL: [char; 3] = ['*', '?', '['];
 
+/// Lists the sets without a character.
+const EMPTY_SETS: [&str; 2] = ["[]", "[!]"];
+
 /// A pattern that names are compared with.
 ///
 /// `*` stands for any characters, or none. `?` stands for one character. `[a-f]` stands for one
@@ -53,13 +56,20 @@ impl Glob {
                 "without *, ? and [ it fits one name only, which cannot be. {fault}"
             ));
         }
-        ::glob::Pattern::new(text).map(Self).or_else(|error| {
+        let no_set = |at: usize| {
             refused(format!(
                 "at position {}: the set is not closed, or is empty; write a set as in [a-f] or \
                  [!a-f]",
-                error.pos.saturating_add(1)
+                at.saturating_add(1)
             ))
-        })
+        };
+        // The library would take these for the beginning of a longer set.
+        if let Some(at) = EMPTY_SETS.into_iter().find_map(|set| text.find(set)) {
+            return no_set(at);
+        }
+        ::glob::Pattern::new(text)
+            .map(Self)
+            .or_else(|error| no_set(error.pos))
     }
 
     /// Returns whether this pattern certainly fits all names that `other` fits. `false` says
@@ -159,6 +169,8 @@ mod tests {
             ("a[b", "position 2"),
             ("[]", "position 1"),
             ("a[!]b", "position 2"),
+            ("[]a[b]", "position 1"),
+            ("a[!]b[c]", "position 2"),
             ("a b*", "' ' at position 2"),
             ("a/*", "'/' at position 2"),
             ("{a,b}*", "'{' at position 1"),
