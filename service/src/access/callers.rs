@@ -52,8 +52,8 @@ impl Callers {
     /// Reads a file of callers.
     ///
     /// # Errors
-    /// A sentence that says what is wrong. It never repeats a value of `sha256`, which may be a
-    /// token by mistake.
+    /// A sentence in one line that says what is wrong. It never repeats a hash, or a token that
+    /// stands in the file by mistake.
     pub fn read(path: &Path, roles: &Roles) -> Result<Self, String> {
         let text = guarded_file::read(path)?;
         Self::parse(&text, roles).map_err(|problem| format!("{}: {problem}", path.display()))
@@ -64,6 +64,11 @@ impl Callers {
     /// # Errors
     /// As [`Callers::read`].
     pub fn parse(text: &str, roles: &Roles) -> Result<Self, String> {
+        let in_one_line = |problem: String| problem.replace(char::is_control, " ");
+        Self::of(text, roles).map_err(|problem| token::masked(&in_one_line(problem)))
+    }
+
+    fn of(text: &str, roles: &Roles) -> Result<Self, String> {
         // The message of the parser has no line of the file.
         let file: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
             format!("not a TOML file: {}", error.message())
@@ -261,6 +266,14 @@ mod tests {
                 format!("[a]\n{good}\n[b]\n{good}"),
                 "a hash stands at [a] already",
             ),
+            (format!("[\"a\\nb\"]\n{good}"), "[a b]: "),
+            (format!("[\"a b {TOKEN}\"]\n{good}"), "[a b odo_…]: "),
+            (format!("[a]\n{good}\n{TOKEN} = 1"), "no key `odo_…`"),
+            (format!("[a]\n{good}\n{digits} = 1"), "no key `…`"),
+            (
+                format!("[a]\nrole = \"{TOKEN}\"\n{hash}"),
+                "no role \"odo_…\"",
+            ),
             (
                 format!("[a]\n{good}\nexpires = \"2027-03-01\""),
                 "`expires`",
@@ -272,6 +285,7 @@ mod tests {
         ] {
             let problem = Callers::parse(&text, &roles()).unwrap_err();
             assert!(problem.contains(said), "{text}: {problem}");
+            assert!(!problem.contains(char::is_control), "{problem:?}");
             let tells = problem.contains(TOKEN) || problem.contains(&digits);
             assert!(!tells, "{text}: {problem}");
         }

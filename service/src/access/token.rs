@@ -14,6 +14,9 @@ const N_BYTES: usize = 32;
 /// Characters of a token: its prefix, and its bytes in base64 without padding.
 const LENGTH: usize = PREFIX.len() + (N_BYTES * 8).div_ceil(6);
 
+/// Hexadecimal digits of a hash.
+const N_DIGITS: usize = 64;
+
 /// The SHA-256 of a token.
 pub type TokenHash = [u8; 32];
 
@@ -36,7 +39,7 @@ pub fn to_hex(hash: &TokenHash) -> String {
 
 /// Reads a hash from its 64 hexadecimal digits; `None` if the text is something else.
 pub fn from_hex(text: &str) -> Option<TokenHash> {
-    if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+    if text.len() != N_DIGITS || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
     let mut hash = TokenHash::default();
@@ -44,6 +47,26 @@ pub fn from_hex(text: &str) -> Option<TokenHash> {
         *byte = u8::from_str_radix(text.get(place..place + 2)?, 16).ok()?;
     }
     Some(hash)
+}
+
+/// Returns a text in which `…` stands for what may be a token or the digits of a hash.
+pub fn masked(text: &str) -> String {
+    let is_separator = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-';
+    let mask = |word: &str| {
+        let prefix = word.find(PREFIX).map(|at| at + PREFIX.len());
+        let kept = match prefix {
+            Some(end) if word.len() >= LENGTH => word.get(..end),
+            Some(_) | None if word.len() >= N_DIGITS => Some(""),
+            Some(_) | None => None,
+        };
+        kept.map_or_else(|| word.to_owned(), |kept| format!("{kept}…"))
+    };
+    let words = text.split_inclusive(is_separator).map(|part| {
+        let word = part.trim_end_matches(is_separator);
+        let separator = part.get(word.len()..).unwrap_or_default();
+        mask(word) + separator
+    });
+    words.collect()
 }
 
 #[cfg(test)]
@@ -60,6 +83,25 @@ mod tests {
         assert_ne!(hashes[0], hashes[1]);
         for other in ["", "odo_", "s3cret", &first.expose()[1..], "odo_é"] {
             assert_eq!(hash(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_masked_wherever_it_stands_and_other_words_are_not() {
+        let token = make();
+        let (token, digits) = (token.expose(), "9f".repeat(32));
+        for (text, shown) in [
+            (format!("[{token}]: x"), "[odo_…]: x"),
+            (format!("é`a-{token}b`"), "é`a-odo_…`"),
+            (format!("{token}.{token}"), "odo_….odo_…"),
+            (format!("{digits} {digits}\n"), "… …\n"),
+            (
+                "odo_ odo_a billing-prod é".to_owned(),
+                "odo_ odo_a billing-prod é",
+            ),
+            (String::new(), ""),
+        ] {
+            assert_eq!(masked(&text), shown, "{text}");
         }
     }
 
