@@ -66,7 +66,8 @@ impl CallerMemo {
         let Some(role) = &remembered.role else {
             return true;
         };
-        if remembered.name == name {
+        // At first no name is remembered, and an empty text is none.
+        if remembered.name == name && !name.is_empty() {
             return true;
         }
         let may = SequenceName::parse(name).is_ok_and(|name| role.may(Right::Take, &name));
@@ -120,6 +121,10 @@ mod tests {
             "nothing is remembered"
         );
         memo.remember(Some(&token), at, Some(&role));
+        assert!(
+            !memo.may_take(Some(&token), at, ""),
+            "no name is remembered"
+        );
         for name in ["orders-1", "orders-1", "orders-2", "orders-1"] {
             assert!(memo.may_take(Some(&token), at, name), "{name}");
         }
