@@ -41,7 +41,8 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = format!("configuration: {}: {}", self.key, self.problem);
-        let words: Vec<&str> = line.lines().map(str::trim).collect();
+        let words = line.split(['\n', '\r']).map(str::trim);
+        let words: Vec<&str> = words.filter(|words| !words.is_empty()).collect();
         formatter.write_str(&words.join(" "))
     }
 }
