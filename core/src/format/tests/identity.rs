@@ -16,7 +16,7 @@ const NUMBERS: usize = 16;
 const MIN_OF_EACH: usize = 20;
 
 /// A random generator that can be repeated: SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -89,7 +89,8 @@ const LITERALS: [&str; 14] = [
     "-", "/", ".", "#", ":", "_", "A", "z", "0", "1", "11", "W", "-1", "A-",
 ];
 
-fn definition(random: &mut Random) -> Definition {
+/// Returns a definition whose format may be one that is refused.
+pub(super) fn definition(random: &mut Random) -> Definition {
     let step = random.one(&[1, 1, 1, 2, 7, 10, 100, 999_983]);
     let start = random.one(&[0, 1, 1, 5, 99, 1_000, 123_456]);
     let most = (i64::MAX - step - start) / step;
@@ -119,7 +120,7 @@ fn pattern(random: &mut Random) -> String {
 
 /// Returns periods that are close to each other: centuries, ends of years, and keys of digits and
 /// separators.
-fn periods(kind: PeriodKind, random: &mut Random) -> BTreeSet<Period> {
+pub(super) fn periods(kind: PeriodKind, random: &mut Random) -> BTreeSet<Period> {
     let mut one = || {
         let year = random.one(&["2026", "2026", "2126", "1926", "2027", "2024"]);
         let month = random.one(&["01", "02", "11", "12"]);
@@ -144,7 +145,7 @@ fn periods(kind: PeriodKind, random: &mut Random) -> BTreeSet<Period> {
 }
 
 /// Returns numbers at which the number of digits changes, small numbers, and random numbers.
-fn numbers(definition: &Definition, random: &mut Random) -> BTreeSet<i64> {
+pub(super) fn numbers(definition: &Definition, random: &mut Random) -> BTreeSet<i64> {
     let mut one = || {
         let base: i64 = random.one(&[10, 32, 36, 62]);
         let power = base.pow(u32::try_from(random.below(10)).unwrap());

@@ -8,6 +8,7 @@
 )]
 
 mod definitions;
+mod fuzz;
 mod identity;
 
 use super::*;
