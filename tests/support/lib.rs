@@ -18,6 +18,7 @@ pub mod dice;
 mod disk;
 mod dump;
 mod durations;
+pub mod fuzz;
 mod hang;
 pub mod keeper;
 mod ledger;

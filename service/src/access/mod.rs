@@ -15,6 +15,8 @@
 
 pub mod callers;
 pub mod credentials;
+#[cfg(test)]
+mod fuzz;
 pub mod quotas;
 pub mod right;
 pub mod role;

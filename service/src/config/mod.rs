@@ -397,4 +397,6 @@ fn refused(error: &figment::Error) -> ConfigError {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

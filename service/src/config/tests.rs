@@ -9,7 +9,6 @@
 use std::{fs, path::PathBuf, sync::Arc};
 
 use odometer_core::{definition::Definition, name::SequenceName};
-use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
@@ -520,79 +519,9 @@ fn a_truth_value_may_be_text() {
     assert!(File::with("migrate = true").load().unwrap().migrate);
 }
 
-const SECRET: &str = "never-to-be-shown";
-
-/// Lines of a configuration, and what is none.
-const LINES: [&str; 24] = [
-    "listen = \"127.0.0.1:0\"",
-    "unknown = \"reject\"",
-    "max_sequences = 0",
-    "worker = 3",
-    "http.hosts = [\"numbers.example\"]",
-    "refill.deadline = \"5s\"",
-    "refill.backoff_min = \"1h\"",
-    "limits.waiters = \"10\"",
-    "block.min = 5",
-    "format = \"A{value}\"",
-    "period = \"day\"",
-    "match = \"a*\"",
-    "match = \"a**\"",
-    "share = \"orders\"",
-    "databases = [\"sqlite:a.db\"]",
-    "redis = [\"redis://h\"]",
-    "[default]",
-    "[[template]]",
-    "[stores.a]",
-    "[stores.default]",
-    "[limits]",
-    "none = 1",
-    "=",
-    "\"",
-];
-
-/// Pieces of a URL, a token, or another setting.
-const PIECES: [&str; 12] = [
-    "postgres://u:",
-    "@",
-    "h:1/d",
-    "/",
-    "?sslmode=verify-full",
-    "%",
-    " ",
-    "=",
-    "listen",
-    "-1",
-    "\n",
-    "*",
-];
-
-proptest! {
-    #![proptest_config(odometer_tests::settings::properties())]
-
-    /// A configuration is used, or refused with a sentence that shows no secret.
-    #[test]
-    fn fuzz_configurations_are_refused_without_their_secrets(
-        file in vec(0..LINES.len(), 0..6),
-        secret in vec(0..PIECES.len(), 0..6),
-        set in vec(0..PIECES.len(), 0..6),
-    ) {
-        let text = |choices: Vec<usize>| -> String {
-            choices.into_iter().map(|choice| PIECES[choice]).collect()
-        };
-        let file: Vec<&str> = file.into_iter().map(|choice| LINES[choice]).collect();
-        let mut file = File::with(&file.join("\n"));
-        let secret = text(secret);
-        for set in [
-            format!("database_url=postgres://u:{SECRET}{secret}"),
-            format!("database_url={SECRET}{secret}"),
-            format!("admin_token={SECRET}{secret}"),
-            text(set),
-        ] {
-            file.flags.set = vec![set];
-            if let Err(error) = file.load() {
-                let said = error.to_string();
-                assert!(!said.is_empty() && !said.contains(SECRET), "{said}");
-            }
-        }
-    }
+#[test]
+fn a_refusal_is_one_line_also_with_a_carriage_return_in_a_key() {
+    let sentence = File::with("\"a\\rb\" = 5").refusal();
+    assert!(sentence.contains("a b in "), "{sentence:?}");
+    assert!(!sentence.contains(char::is_control), "{sentence:?}");
 }

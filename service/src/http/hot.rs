@@ -215,9 +215,14 @@ fn names_text(accept: &[u8]) -> bool {
     reason = "tests may fail loudly"
 )]
 mod tests {
+    use actix_web::http::header;
     use actix_web::test::TestRequest;
     use odometer_core::name::SequenceName;
-    use proptest::{collection::vec, prelude::*};
+    use odometer_tests::fuzz::{check, edit};
+    use proptest::{
+        collection::{btree_set, vec},
+        prelude::*,
+    };
 
     use super::*;
 
@@ -314,22 +319,19 @@ mod tests {
         assert_eq!(plain.request_id.unwrap(), "a-1");
     }
 
-    const PIECES: [&str; 24] = [
-        "/v1/sequences/",
-        "/next",
+    const PIECES: &[&str] = &[
         "orders",
         "%6Frders",
         "%2F",
         "%ff",
+        "/next",
         "?",
         "&",
         "count=",
         "count=7",
         "ids=false",
-        "ids=",
         "contiguous=true",
         "period=2026",
-        "period=",
         "x=1",
         "+",
         "0",
@@ -341,64 +343,149 @@ mod tests {
         "=",
     ];
 
-    const HEADERS: [(&str, &str); 18] = [
-        ("host", "localhost"),
-        ("accept", "text/plain"),
-        ("accept", "*/*"),
-        ("accept", "text/plain;q=0"),
-        ("accept", "application/json, text/plain"),
-        ("accept", "text/plain, application/json;q=0.5"),
-        ("content-length", "0"),
-        ("content-length", "2"),
-        ("content-type", "application/json"),
-        ("x-request-id", "a-1"),
-        ("x-request-id", "a b"),
+    /// Headers that a plain request may have, each once.
+    const PLAIN: [(&str, &[u8]); 17] = [
+        ("host", b"localhost"),
+        ("accept", b"text/plain"),
+        ("accept", b"*/*"),
+        ("accept", b"text/plain;q=0"),
+        ("accept", b"application/json, text/plain"),
+        ("accept", b"text/plain, application/json;q=0.5"),
+        ("content-length", b"0"),
+        ("content-type", b"application/json"),
+        ("x-request-id", b"a-1"),
         (
             "traceparent",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         ),
-        ("traceparent", "x"),
-        ("expect", "100-continue"),
-        ("origin", "http://localhost"),
-        ("sec-fetch-site", "same-origin"),
-        ("idempotency-key", "a"),
-        ("authorization", "Bearer x"),
+        // Those from here on show who calls.
+        ("authorization", b"Bearer odo_a"),
+        ("Authorization", b"Bearer odo_a"),
+        ("AUTHORIZATION", b"bearer  odo_b "),
+        ("authorization", b"Bearer odo_a, Bearer odo_b"),
+        ("authorization", b"Basic \xff\x80"),
+        ("authorization", b"Bearer"),
+        ("authorization", b""),
     ];
 
-    proptest! {
-        #![proptest_config(odometer_tests::settings::properties())]
+    /// Other headers.
+    const OTHERS: [(&str, &[u8]); 9] = [
+        ("content-length", b"2"),
+        ("transfer-encoding", b"chunked"),
+        ("x-request-id", b"a b"),
+        ("traceparent", b"x"),
+        ("expect", b"100-continue"),
+        ("origin", b"http://localhost"),
+        ("sec-fetch-site", b"same-origin"),
+        ("idempotency-key", b"a"),
+        ("x-forwarded-for", b"192.0.2.7"),
+    ];
 
-        /// What the warm path takes for a plain request, the routes read in the same way.
-        #[test]
-        fn fuzz_the_routes_read_a_plain_request_in_the_same_way(
-            is_whole: bool,
-            path in vec(0..PIECES.len(), 0..5),
-            headers in vec(0..HEADERS.len(), 0..5),
-        ) {
-            let pieces: String = path.into_iter().map(|choice| PIECES[choice]).collect();
-            let path = match is_whole {
-                true => format!("{NEXT}?{pieces}"),
-                false => format!("/v1/sequences/{pieces}"),
-            };
-            if path.parse::<actix_web::http::Uri>().is_err() {
-                return Ok(());
-            }
-            let mut request = post(&path);
-            for choice in headers {
-                request = request.append_header(HEADERS[choice]);
-            }
-            let request = request.to_srv_request();
-            let head = request.head();
-            let Some(plain) = PlainRequest::read(head) else {
-                return Ok(());
-            };
-            // A text that is no name is in no directory.
-            let named = parse::name(head.uri.path());
-            let is_same = named.is_ok_and(|name| name.as_str() == plain.name);
-            assert!(is_same || SequenceName::parse(plain.name).is_err(), "{path}");
-            assert_eq!(parse::next(head.uri.query()).ok(), Some(plain.asked));
-            assert_eq!(parse::wanted(head.headers()), plain.wanted);
-            assert!(parse::no_idempotency_key(head.headers()).is_ok());
+    /// The first header of [`PLAIN`] that shows who calls.
+    const FIRST_SHOWN: usize = 10;
+
+    type Chosen = (
+        Option<u64>,
+        Option<&'static str>,
+        Option<bool>,
+        Option<bool>,
+    );
+
+    /// Makes a query that must be taken.
+    fn chosen() -> impl Strategy<Value = Chosen> {
+        let period = prop::sample::select(&["2026", "eod-7"][..]);
+        (
+            prop::option::of(1..=parse::MAX_COUNT),
+            prop::option::of(period),
+            any::<Option<bool>>(),
+            any::<Option<bool>>(),
+        )
+    }
+
+    fn query_of((count, period, contiguous, ids): Chosen) -> String {
+        let parts = [
+            count.map(|count| format!("count={count}")),
+            period.map(|period| format!("period={period}")),
+            contiguous.map(|flag| format!("contiguous={flag}")),
+            ids.map(|flag| format!("ids={flag}")),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("&")
+    }
+
+    fn with_headers(path: &str, headers: &[(&str, &[u8])]) -> TestRequestHead {
+        let mut request = post(path);
+        for (name, value) in headers {
+            request = request.append_header((*name, HeaderValue::from_bytes(value).unwrap()));
         }
+        request.to_srv_request()
+    }
+
+    /// Checks that the routes read the same of a request, if it is plain. Returns whether it is.
+    fn is_read_in_the_same_way(path: &str, headers: &[(&str, &[u8])]) -> bool {
+        let request = with_headers(path, headers);
+        let head = request.head();
+        let shown: Vec<&HeaderValue> = head.headers().get_all(header::AUTHORIZATION).collect();
+        let Some(plain) = PlainRequest::read(head) else {
+            return false;
+        };
+        // A text that is no name is in no directory.
+        let named = parse::name(head.uri.path());
+        let is_same = named.is_ok_and(|name| name.as_str() == plain.name);
+        assert!(
+            is_same || SequenceName::parse(plain.name).is_err(),
+            "{path}"
+        );
+        assert_eq!(parse::next(head.uri.query()).ok(), Some(plain.asked));
+        assert_eq!(parse::wanted(head.headers()), plain.wanted);
+        assert!(parse::no_idempotency_key(head.headers()).is_ok());
+        assert!(shown.len() < 2, "the routes judge two");
+        assert_eq!(plain.authorization, shown.first().copied());
+        true
+    }
+
+    /// What the warm path takes for a plain request, the routes read in the same way.
+    #[test]
+    fn fuzz_the_routes_read_a_plain_request_in_the_same_way() {
+        let inputs = (
+            chosen(),
+            (
+                btree_set(0..FIRST_SHOWN, 0..4),
+                vec(FIRST_SHOWN..PLAIN.len(), 0..3),
+            ),
+            vec(0..OTHERS.len(), 0..2),
+            (prop::option::of(edit(PIECES)), vec(0..PIECES.len(), 0..5)),
+        );
+        check(
+            &inputs,
+            10,
+            |(chosen, (plain, shown), others, (edit, pieces))| {
+                let whole = format!("{NEXT}?{}", query_of(chosen));
+                let mut headers: Vec<_> = plain.into_iter().map(|header| PLAIN[header]).collect();
+                assert!(
+                    is_read_in_the_same_way(&whole, &headers),
+                    "{whole} {headers:?}"
+                );
+                let shown: Vec<_> = shown.into_iter().map(|header| PLAIN[header]).collect();
+                headers.extend(&shown);
+                let is_plain = is_read_in_the_same_way(&whole, &headers);
+                assert_eq!(is_plain, shown.len() < 2, "{whole} {headers:?}");
+                if let ([(_, value)], true) = (&shown[..], is_plain) {
+                    let request = with_headers(&whole, &headers);
+                    let given = PlainRequest::read(request.head()).unwrap().authorization;
+                    assert_eq!(given.map(HeaderValue::as_bytes), Some(*value));
+                }
+
+                headers.extend(others.into_iter().map(|header| OTHERS[header]));
+                let pieces: String = pieces.into_iter().map(|choice| PIECES[choice]).collect();
+                let edited = edit.map_or(whole.clone(), |edit| edit.of(&whole));
+                let mut n_plain = 0;
+                for path in [edited, format!("/v1/sequences/{pieces}")] {
+                    if path.starts_with('/') && path.parse::<actix_web::http::Uri>().is_ok() {
+                        n_plain += u32::from(is_read_in_the_same_way(&path, &headers));
+                    }
+                }
+                n_plain > 0
+            },
+        );
     }
 }

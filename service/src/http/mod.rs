@@ -16,6 +16,8 @@ mod documents;
 pub(crate) mod edge;
 mod envelope;
 mod explain;
+#[cfg(test)]
+mod fuzz;
 mod health;
 mod hosts;
 mod hot;

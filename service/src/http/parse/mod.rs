@@ -4,6 +4,8 @@
 //! names. Below this file nothing is checked again.
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 pub(crate) mod workers;
 

@@ -7,7 +7,6 @@
 )]
 
 use actix_web::http::header::HeaderValue;
-use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
@@ -454,77 +453,5 @@ fn an_id_is_read_as_it_is_printed_or_as_a_whole_number() {
         r#"{"id":null}"#,
     ] {
         assert_eq!(read(body), Err(Code::InvalidId), "{body}");
-    }
-}
-
-const PIECES: [&str; 28] = [
-    "count=7",
-    "count=10001",
-    "size=5",
-    "size=0",
-    "period=2026",
-    "period=",
-    "limit=1000",
-    "limit=1001",
-    "after=orders",
-    "prefix=%6F",
-    "contains=-1",
-    "sort=runway",
-    "id=42",
-    "force=true",
-    "dry_run=false",
-    "ids=false",
-    "contiguous=1",
-    "&",
-    "&",
-    "&",
-    "=",
-    "+",
-    "%2F",
-    "%ff",
-    "%00",
-    "count",
-    "18446744073709551616",
-    "\u{e9}",
-];
-
-proptest! {
-    #![proptest_config(odometer_tests::settings::properties())]
-
-    #[test]
-    fn fuzz_queries_are_refused_or_keep_to_their_bounds(choices in vec(0..PIECES.len(), 0..6)) {
-        let query: String = choices.into_iter().map(|choice| PIECES[choice]).collect();
-        let given = Some(query.as_str());
-        if let Ok(asked) = next(given) {
-            assert!(asked.count.is_none_or(|count| (1..=MAX_COUNT).contains(&count)));
-        }
-        assert!(blocks(given).map_or(true, |asked| asked.size > 0));
-        for asked in [listing(given).ok(), live(given).ok().map(|(asked, _)| asked)] {
-            assert!(asked.is_none_or(|asked| (1..=MAX_LIMIT).contains(&asked.limit)));
-        }
-        assert!(workers::listed(given).map_or(true, |asked| (1..=10_000).contains(&asked.limit)));
-        let _read = (explain(given).is_ok(), period(given).is_ok(), dry_run(given).is_ok());
-        assert_eq!(no_query(given).is_ok(), query.split('&').all(str::is_empty), "{query}");
-    }
-
-    #[test]
-    fn fuzz_paths_name_what_they_were_made_from(
-        bytes in prop_oneof![
-            vec(any::<u8>(), 0..4),
-            "[A-Za-z0-9][A-Za-z0-9._:-]{0,129}".prop_map(String::into_bytes),
-            "[A-Za-z0-9._:/%+-]{0,4}".prop_map(String::into_bytes),
-        ],
-    ) {
-        let encoded = percent_encoding::percent_encode(&bytes, percent_encoding::NON_ALPHANUMERIC);
-        let path = format!("/v1/sequences/{encoded}/periods/{encoded}");
-        let written = std::str::from_utf8(&bytes).ok();
-        match name(&path) {
-            Ok(name) => assert_eq!(Some(name.as_str()), written),
-            Err(_) => assert!(written.is_none_or(|text| SequenceName::parse(text).is_err())),
-        }
-        match key(&path) {
-            Ok(key) => assert_eq!(Some(key.as_str()), written),
-            Err(_) => assert!(written.is_none_or(|text| Period::parse(text).is_err())),
-        }
     }
 }
