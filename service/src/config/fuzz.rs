@@ -17,7 +17,12 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 
 use super::access;
 use super::tests::File;
-use crate::access::{quota::NumbersQuota, right::Right, role::Role, settings::AccessSettings};
+use crate::access::{
+    quotas::{names::NamesQuota, numbers::NumbersQuota, share::Share, worker_ids::WorkerIdsQuota},
+    right::Right,
+    role::Role,
+    settings::AccessSettings,
+};
 
 const SECRET: &str = "never-to-be-shown";
 
@@ -166,7 +171,7 @@ const NAMES: [&str; 8] = [
 const UNITS: [(&str, u64); 3] = [("/s", 1), ("k/s", 1000), ("M/s", 1_000_000)];
 
 /// Keys of a role with values that are refused.
-const WRONG_IN_ROLE: [(&str, &str); 28] = [
+const WRONG_IN_ROLE: [(&str, &str); 36] = [
     ("takes", "[\"*\"]"),
     ("Take", "[\"*\"]"),
     ("named", "1000"),
@@ -195,6 +200,14 @@ const WRONG_IN_ROLE: [(&str, &str); 28] = [
     ("numbers", "\"1001M/s\""),
     ("numbers", "\"18446744073709551616/s\""),
     ("numbers", "[\"5/s\"]"),
+    ("names", "-1"),
+    ("names", "\"7 \""),
+    ("names", "100001"),
+    ("workers", "1.5"),
+    ("workers", "[]"),
+    ("share", "1"),
+    ("share", "\"0%\""),
+    ("share", "\"100.01%\""),
 ];
 
 /// Keys of the section with values that are refused.
@@ -214,6 +227,8 @@ struct WrittenRole {
     /// The globs of each right, and whether they are written as text with commas.
     globs: BTreeMap<usize, (Vec<usize>, bool)>,
     numbers: Option<(u64, usize)>,
+    /// Quotas of names and of worker ids, and a share in hundredths of a percent.
+    others: (Option<u64>, Option<u64>, Option<u16>),
 }
 
 /// A section `[access]` that must be taken.
@@ -228,7 +243,13 @@ fn written() -> impl Strategy<Value = WrittenAccess> {
     let globs = (vec(0..GLOBS.len(), 0..3), any::<bool>());
     let globs = prop::collection::btree_map(0..Right::ALL.len(), globs, 0..4);
     let numbers = prop::option::of((1..=1000_u64, 0..UNITS.len()));
-    let role = (globs, numbers).prop_map(|(globs, numbers)| WrittenRole { globs, numbers });
+    let most = || prop::option::of(0..=100_000_u64);
+    let others = (most(), most(), prop::option::of(1..=10_000_u16));
+    let role = (globs, numbers, others).prop_map(|(globs, numbers, others)| WrittenRole {
+        globs,
+        numbers,
+        others,
+    });
     let roles = prop::collection::btree_map("[a-z0-9][a-z0-9._:-]{0,5}", role, 1..4);
     let others = (prop::option::of(any::<Index>()), any::<bool>());
     (roles, others).prop_map(|(roles, (anonymous, has_callers))| WrittenAccess {
@@ -254,6 +275,11 @@ impl WrittenRole {
         if let Some((number, unit)) = self.numbers {
             keys.insert("numbers", format!("\"{number}{}\"", UNITS[unit].0));
         }
+        let (names, workers, share) = self.others;
+        keys.extend(names.map(|most| ("names", most.to_string())));
+        keys.extend(workers.map(|most| ("workers", format!("\"{most}\""))));
+        let percent = |share: u16| format!("\"{}.{:02}%\"", share / 100, share % 100);
+        keys.extend(share.map(|share| ("share", percent(share))));
         keys
     }
 
@@ -268,7 +294,23 @@ impl WrittenRole {
             }
         }
         let rate = self.numbers.map(|(number, unit)| number * UNITS[unit].1);
-        assert_eq!(role.numbers().map(NumbersQuota::rate), rate);
+        let quotas = role.quotas();
+        let read = quotas.numbers.as_ref().map(NumbersQuota::rate);
+        assert_eq!(read, rate);
+        let (names, workers, share) = self.others;
+        let read = quotas.names.as_ref().map(NamesQuota::most);
+        assert_eq!(read, names);
+        let read = quotas.worker_ids.as_ref().map(WorkerIdsQuota::most);
+        assert_eq!(read, workers);
+        let left = u64::MAX / 10_000;
+        let most = share.map_or(Share::default().most(left), |share| {
+            left * u64::from(share) / 10_000
+        });
+        assert!(
+            quotas.share.most(left).abs_diff(most) <= 1,
+            "{:?}",
+            quotas.share
+        );
     }
 }
 

@@ -120,7 +120,7 @@ mod tests {
         check(&inputs, 10, |(globs, filter, names)| {
             let globs = globs.iter().filter_map(|glob| Glob::parse(glob).ok());
             let globs: Vec<Glob> = globs.collect();
-            let all = prefixes(&globs, &filter);
+            let all = beginnings(&globs, &filter);
             assert!(all.is_sorted() && all.iter().all(|one| one.starts_with(&filter)));
             let mut n_fitting = 0;
             for name in names {

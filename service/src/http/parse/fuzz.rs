@@ -41,12 +41,13 @@ const PIECES: &[&str] = &[
 ];
 
 /// Parameters with values that must be taken.
-const VALUES: [(&str, &[&str]); 12] = [
+const VALUES: [(&str, &[&str]); 13] = [
     ("count", &["1", "7", "10000"]),
     ("size", &["1", "5", "18446744073709551615"]),
     ("period", &["2026", "20261120", "eod-7"]),
     ("contiguous", &["true", "false"]),
     ("ids", &["true", "false"]),
+    ("confirm", &["true", "false"]),
     ("limit", &["1", "7", "1000"]),
     ("after", &["7"]),
     ("prefix", &["", "orders", "%6Frders", "a%3Ab"]),
@@ -60,10 +61,14 @@ const VALUES: [(&str, &[&str]); 12] = [
 type Call = (&'static [&'static str], usize, fn(Option<&str>) -> bool);
 
 const CALLS: [Call; 8] = [
-    (&["count", "period", "contiguous", "ids"], 0, |query| {
-        next(query).is_ok()
+    (
+        &["count", "period", "contiguous", "ids", "confirm"],
+        0,
+        |query| next(query).is_ok(),
+    ),
+    (&["size", "period", "confirm"], 1, |query| {
+        blocks(query).is_ok()
     }),
-    (&["size", "period"], 1, |query| blocks(query).is_ok()),
     (&["prefix", "after", "limit"], 0, |query| {
         listing(query).is_ok()
     }),
