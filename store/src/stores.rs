@@ -411,6 +411,8 @@ impl Stores {
     /// Returns live sequences whose names begin with `prefix` and come after `after`, with the number
     /// of keys that their callers have used, at most `limit` in the order of names.
     ///
+    /// Stores that are away create nothing, and are left out.
+    ///
     /// # Errors
     /// Why a store did not answer.
     pub fn count_keys<'a>(
@@ -420,10 +422,9 @@ impl Stores {
         limit: u64,
     ) -> BoxFuture<'a, Result<Vec<(SequenceName, u64)>, StoreError>> {
         Box::pin(async move {
-            let all = self
-                .all()
-                .map(|store| store.count_keys(prefix, after, limit));
-            let mut counted = try_join_all(all).await?.concat();
+            let asked = self.all().filter(|store| store.contact() == Contact::Up);
+            let counting = asked.map(|store| store.count_keys(prefix, after, limit));
+            let mut counted = try_join_all(counting).await?.concat();
             counted.sort_unstable();
             counted.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
             Ok(counted)

@@ -254,7 +254,6 @@ async fn served(client: &Client, call: &str) {
     .await;
 }
 
-/// Makes calls that meet every failure, again and again.
 /// Goes on calling with a wrong token. Each reply comes after a second.
 async fn call_with_a_wrong_token(client: Client) {
     let headers = [("authorization", "Bearer another-token")];
@@ -268,6 +267,7 @@ async fn call_with_a_wrong_token(client: Client) {
     }
 }
 
+/// Makes calls that meet every failure, again and again.
 async fn call_for_ever(client: Client) {
     let mut rounds = interval(Duration::from_millis(50));
     for round in 0.. {

@@ -85,6 +85,25 @@ impl Directory {
         }
     }
 
+    /// Returns whether there is a live sequence of this name, whose numbers are its own.
+    ///
+    /// # Errors
+    /// Memory does not know it, and the store did not answer or failed.
+    pub async fn is_live(&self, name: &SequenceName) -> Result<bool, SequenceError> {
+        match self.find(name).await {
+            Ok(issuer) => {
+                let is_its_own = issuer.key.sequence == *name;
+                Ok(is_its_own && !issuer.memory.lock().is_retired)
+            }
+            Err(
+                SequenceError::Retired { .. }
+                | SequenceError::NotFound { .. }
+                | SequenceError::Elsewhere,
+            ) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns whether the first call for a number creates a sequence of this name.
     pub fn creates(&self, name: &SequenceName) -> bool {
         self.shared.settings.templates.created_with(name).is_some()

@@ -102,41 +102,70 @@ pub(crate) fn note_release(
     }
 }
 
-/// Logs that a caller was the first one to use a sequence, or a key of it.
-pub fn note_first_use(author: &Author, counter: &CounterKey) {
-    note_use(author, "first-use", (Some(counter), None), None);
+/// What a caller takes that nobody had before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taking {
+    /// A sequence, or a key of it, that nobody has used.
+    FirstUse,
+    /// A block, to count by itself.
+    Block,
 }
 
-/// Logs that a caller reserved a block to count by itself.
-pub fn note_block(author: &Author, counter: &CounterKey, block: &Block) {
-    note_use(author, "block", (Some(counter), None), Some(block));
+impl Taking {
+    fn word(self) -> &'static str {
+        match self {
+            Self::FirstUse => "first-use",
+            Self::Block => "reserve-block",
+        }
+    }
 }
 
-/// Logs that a caller leased the first worker id of a pool.
-pub fn note_new_pool(author: &Author, pool: &SequenceName) {
-    note_use(author, "new-pool", (None, Some(pool)), None);
-}
-
-fn note_use(
-    author: &Author,
-    what: &str,
-    (counter, pool): (Option<&CounterKey>, Option<&SequenceName>),
-    block: Option<&Block>,
-) {
+/// Logs that a caller took what nobody had before, with the block if it took one.
+pub fn note_taking(author: &Author, counter: &CounterKey, what: Taking, block: Option<&Block>) {
     tracing::info!(
         target: AUDIT,
-        sequence = counter.map(|counter| counter.sequence.as_str()),
-        period = counter.and_then(|counter| counter.period.shown()),
-        pool = pool.map(SequenceName::as_str),
+        sequence = counter.sequence.as_str(),
+        request_id = author.request_id,
+        period = counter.period.shown(),
+        what = what.word(),
         first = block.map(Block::first),
         last = block.map(Block::last),
-        request_id = author.request_id,
-        what,
         who = &*author.who,
         role = author.role.as_deref(),
         peer = author.peer,
         forwarded_for = author.forwarded_for,
         "a caller took what nobody had before"
+    );
+}
+
+/// Logs that a caller may have taken what nobody had before, because it did not wait for the reply.
+pub fn note_taking_uncertain(author: &Author, counter: &CounterKey, what: Taking) {
+    tracing::warn!(
+        target: AUDIT,
+        sequence = counter.sequence.as_str(),
+        request_id = author.request_id,
+        period = counter.period.shown(),
+        what = what.word(),
+        who = &*author.who,
+        role = author.role.as_deref(),
+        peer = author.peer,
+        forwarded_for = author.forwarded_for,
+        "a caller may have taken what nobody had before: the call ended without an answer"
+    );
+}
+
+/// Logs that a caller leased the first worker id of a pool.
+pub fn note_new_pool(author: &Author, pool: &SequenceName) {
+    tracing::info!(
+        target: AUDIT,
+        pool = pool.as_str(),
+        request_id = author.request_id,
+        what = "new-pool",
+        who = &*author.who,
+        role = author.role.as_deref(),
+        peer = author.peer,
+        forwarded_for = author.forwarded_for,
+        "a caller leased the first worker id of a pool"
     );
 }
 

@@ -78,17 +78,17 @@ impl CallerMemo {
         may
     }
 
-    /// Returns whether the quota of the remembered role has `n` numbers now.
-    pub(crate) fn has_quota(&self, n: u64) -> bool {
+    /// Takes `n` numbers from the quota of the remembered role. Returns whether it had them.
+    pub(crate) fn take_quota(&self, n: u64) -> bool {
         let remembered = self.0.borrow();
         let quota = remembered.as_ref().and_then(Remembered::quota);
-        quota.is_none_or(|quota| quota.wait(n, Instant::now()).is_none())
+        quota.is_none_or(|quota| quota.take(n, Instant::now()).is_ok())
     }
 
-    /// Notes that the remembered caller got `n` numbers.
-    pub(crate) fn charge(&self, n: u64) {
+    /// Gives `n` numbers back to this quota, because memory did not have them.
+    pub(crate) fn give_back_quota(&self, n: u64) {
         if let Some(quota) = self.0.borrow().as_ref().and_then(Remembered::quota) {
-            quota.charge(n, Instant::now());
+            quota.give_back(n);
         }
     }
 }

@@ -18,7 +18,7 @@ use actix_web::http::header::HeaderValue;
 use metrics::{Counter, Histogram};
 use odometer_core::period::Period;
 use odometer_process::metrics::Route;
-use odometer_sequence::Directory;
+use odometer_sequence::{Directory, warm::Pinned};
 
 use super::caller_memo::{CallerMemo, MemoTime};
 use super::edge::Watch;
@@ -93,33 +93,40 @@ impl WarmPath {
     }
 
     fn take(&self, plain: &PlainRequest<'_>, request: &HttpRequest) -> Option<HttpResponse> {
+        let pinned = self.directory.pin();
+        let Some(credentials) = &self.credentials else {
+            return self.take_pinned(pinned, plain);
+        };
+        let asked = &plain.asked;
+        let count = asked.count.unwrap_or(1);
+        // What has numbers in memory was used before, so nobody needs the right to create it. A name
+        // that shares the numbers of another sequence is never in use itself. The routes judge which
+        // share of a sequence a call takes.
+        let memo = request.conn_data::<CallerMemo>()?;
+        let may_take = count <= ALWAYS
+            && !asked.confirm
+            && pinned.is_in_use(plain.name)
+            && self.may_take(credentials, plain, memo)
+            && memo.take_quota(count);
+        if !may_take {
+            return None;
+        }
+        let taken = self.take_pinned(pinned, plain);
+        if taken.is_none() {
+            memo.give_back_quota(count);
+        }
+        taken
+    }
+
+    fn take_pinned(
+        &self,
+        mut pinned: Pinned<'_>,
+        plain: &PlainRequest<'_>,
+    ) -> Option<HttpResponse> {
         let (directory, asked, wanted) = (&self.directory, &plain.asked, plain.wanted);
         let period = asked.period.as_ref().map(Period::as_str);
-        let mut pinned = directory.pin();
-        let mut memo = None;
-        if let Some(credentials) = &self.credentials {
-            // What has numbers in memory was used before, so nobody needs the right to create it. A
-            // name that shares the numbers of another sequence is never in use itself. The routes
-            // judge which share of a sequence a call takes.
-            let of_connection = request.conn_data::<CallerMemo>()?;
-            let may_take = asked.count.is_none_or(|count| count <= ALWAYS)
-                && !asked.confirm
-                && pinned.is_in_use(plain.name)
-                && self.may_take(credentials, plain, of_connection)
-                && of_connection.has_quota(asked.count.unwrap_or(1));
-            if !may_take {
-                return None;
-            }
-            memo = Some(of_connection);
-        }
-        let charge = |n| {
-            if let Some(memo) = memo {
-                memo.charge(n);
-            }
-        };
         let Some(count) = asked.count else {
             let taken = pinned.take(plain.name, period)?;
-            charge(1);
             return Some(reply::one(taken.shown(), taken.numbers, wanted));
         };
         if large_replies::is_large(reply::most_bytes(directory, plain.name, asked, wanted)) {
@@ -127,7 +134,6 @@ impl WarmPath {
         }
         let batch = (count, asked.contiguous);
         let taken = pinned.take_batch(plain.name, period, batch)?;
-        charge(count);
         let ranges = taken.numbers.as_slice();
         Some(reply::batch(taken.shown(), ranges, asked.ids, wanted))
     }

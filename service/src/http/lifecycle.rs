@@ -16,7 +16,7 @@ use super::payload::{
 use super::problem::Problem;
 use super::state::{Call, Http};
 use super::text::{entity_tag, rfc_3339};
-use super::{body, parse, suggestions};
+use super::{body, parse, quotas, suggestions};
 use crate::access::right::Right;
 
 /// What a floor has become.
@@ -70,6 +70,7 @@ pub(crate) async fn advance((request, payload, http): Call) -> Result<HttpRespon
     let condition = parse::matching(request.headers())?;
     let body = body::json(&request, payload, http.body).await?;
     let act = parse::advance(&body)?;
+    let _creation = quotas::creation_of_key(&http, &caller, &name, &act.period()).await?;
     let advanced = http.directory.act(&name, act, condition, author);
     let stands = suggestions::with_suggestions(&http, &caller, advanced).await?;
     Ok(HttpResponse::Ok()
@@ -123,6 +124,7 @@ pub(crate) async fn restore((request, payload, http): Call) -> Result<HttpRespon
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
+    let _creation = quotas::creation_of_name(&http, &caller, &name).await?;
     let restored = http.directory.act(&name, Act::Restore, condition, author);
     let stands = suggestions::with_suggestions(&http, &caller, restored).await?;
     Ok(HttpResponse::Ok()
@@ -153,6 +155,7 @@ pub(crate) async fn remove_period((request, payload, http): Call) -> Result<Http
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
+    let _creation = quotas::creation_of_key(&http, &caller, &name, &key).await?;
     let act = Act::RemovePeriod { period: key };
     let removed = http.directory.act(&name, act, condition, author);
     let stands = suggestions::with_suggestions(&http, &caller, removed).await?;

@@ -7,6 +7,7 @@
 
 mod access;
 mod admission;
+mod audit_note;
 mod body;
 mod call_limit;
 mod caller;

@@ -1,8 +1,10 @@
 //! Answers calls that take numbers: `next` for one number or a batch, and `blocks`.
 
+use std::future::ready;
+
 use actix_web::HttpResponse;
 use odometer_core::block::Block;
-use odometer_sequence::{audit, error::SequenceError};
+use odometer_sequence::{audit::Taking, error::SequenceError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -13,7 +15,7 @@ use super::payload::{
     values,
 };
 use super::problem::Problem;
-use super::quotas::{self, Taking};
+use super::quotas::{self, RequestedShare};
 use super::state::Call;
 use super::{body, parse, reply, sources, suggestions};
 use crate::access::right::Right;
@@ -66,25 +68,27 @@ pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse,
     let caller = &taker.caller;
     body::nothing(&request, payload, http.body).await?;
     let count = asked.count.unwrap_or(1);
-    quotas::check_numbers(caller, count)?;
-    let taking = Taking {
+    let period = asked.period.as_ref();
+    let share = RequestedShare {
         name: &name,
         source: &taker.source,
-        period: asked.period.as_ref(),
+        period,
         n: count,
         is_block: false,
         is_confirmed: asked.confirm,
     };
-    quotas::check_share(&http, caller, &taking).await?;
+    quotas::check_share(&http, caller, &share).await?;
     let directory = &http.directory;
     let n_bytes = reply::most_bytes(directory, name.as_str(), &asked, wanted);
     let room = http.large_replies.take(n_bytes)?;
-    let taken = directory.take(&name, asked.period.as_ref(), count, asked.contiguous);
-    let issued = suggestions::with_suggestions(&http, caller, taken).await?;
+    quotas::take_numbers(caller, count)?;
+    let first_use = taker.note_first_use(&request, period);
+    let taken = directory.take(&name, period, count, asked.contiguous).await;
+    quotas::settle(caller, count, &taken);
+    first_use.into_iter().for_each(|note| note.settle(&taken));
+    let issued = suggestions::with_suggestions(&http, caller, ready(taken)).await?;
     // A shared name may have got a sequence of its own meanwhile.
     caller.check(Right::Take, &issued.key.sequence)?;
-    quotas::charge(caller, count);
-    taker.note_first_use(&request, &issued.key);
     let (shown, ranges) = (issued.shown(), issued.ranges.as_slice());
     let reply = match (asked.count, ranges) {
         (None, [one]) => reply::one(shown, one.first(), wanted),
@@ -110,27 +114,31 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
     let taker = sources::admit_taker(&request, &http, Right::Block, of).await?;
     let caller = &taker.caller;
     body::nothing(&request, payload, http.body).await?;
-    quotas::check_numbers(caller, asked.size)?;
-    let taking = Taking {
+    let period = asked.period.as_ref();
+    let share = RequestedShare {
         name: &name,
         source: &taker.source,
-        period: asked.period.as_ref(),
+        period,
         n: asked.size,
         is_block: true,
         is_confirmed: asked.confirm,
     };
-    quotas::check_share(&http, caller, &taking).await?;
-    let reserved = http
-        .directory
-        .reserve(&name, asked.period.as_ref(), asked.size);
-    let issued = suggestions::with_suggestions(&http, caller, reserved).await?;
+    quotas::check_share(&http, caller, &share).await?;
+    quotas::take_numbers(caller, asked.size)?;
+    let has_roles = http.access.has_roles();
+    let notes = [
+        taker.note_first_use(&request, period),
+        has_roles.then(|| taker.note(&request, period, Taking::Block)),
+    ];
+    let reserved = http.directory.reserve(&name, period, asked.size).await;
+    quotas::settle(caller, asked.size, &reserved);
+    notes
+        .into_iter()
+        .flatten()
+        .for_each(|note| note.settle(&reserved));
+    let issued = suggestions::with_suggestions(&http, caller, ready(reserved)).await?;
     caller.check(Right::Block, &issued.key.sequence)?;
-    quotas::charge(caller, asked.size);
-    taker.note_first_use(&request, &issued.key);
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
-    if http.access.has_roles() {
-        audit::note_block(&caller.author(&request), &issued.key, &block);
-    }
     let key = issued.key;
     Ok(HttpResponse::Ok().json(ReservedReply {
         sequence: key.sequence.into(),

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use odometer_core::glob::Glob;
 use odometer_core::name::SequenceName;
 use odometer_core::period::Period;
+use odometer_core::sizing::max_at_once;
 use odometer_process::faults::{self, Fault};
 use odometer_sequence::workers::{LeaseGrant, LeaseWanted};
+use odometer_sequence::{FirstUse, error::SequenceError};
 use tokio::time::timeout;
 
 use super::caller::Caller;
@@ -15,21 +17,19 @@ use super::state::Http;
 use super::visible_names::beginnings;
 use super::{sources, suggestions};
 use crate::access::quotas::Quota;
-use crate::access::quotas::names::{Creation, Room};
+use crate::access::quotas::names::{Creation, NamesQuota, Room};
 use crate::access::quotas::share::ALWAYS;
 use crate::access::right::Right;
+use crate::access::role::Role;
 
 /// When a caller may ask again for a worker id, in milliseconds.
 const LEASE_RETRY_MS: u64 = 5000;
 
-/// How long a caller waits while other callers of its role lease worker ids.
+/// How long a caller waits while what other callers of its role use up is counted.
 const TURN: Duration = Duration::from_secs(5);
 
-/// A block is at most this part of what is left, whoever asks.
-const PART_OF_BLOCK: u64 = 4096;
-
-/// What a call takes of a sequence at once.
-pub(crate) struct Taking<'a> {
+/// What a call takes of what a sequence has left.
+pub(crate) struct RequestedShare<'a> {
     /// The name in the call, and the sequence that gives its numbers.
     pub(crate) name: &'a SequenceName,
     pub(crate) source: &'a SequenceName,
@@ -41,12 +41,13 @@ pub(crate) struct Taking<'a> {
     pub(crate) is_confirmed: bool,
 }
 
-/// Checks that the role of a caller may take `n` numbers now.
+/// Takes `n` numbers from the quota of a caller's role. What is not issued is given back, unless
+/// nobody knows whether it was: a caller who hangs up uses up its quota, too.
 ///
 /// # Errors
 /// 429 if its callers took too many in the last seconds, or 400 if it may never take so many in one
 /// call.
-pub(crate) fn check_numbers(caller: &Caller, n: u64) -> Result<(), Problem> {
+pub(crate) fn take_numbers(caller: &Caller, n: u64) -> Result<(), Problem> {
     let quota = caller.quotas().and_then(|quotas| quotas.numbers.as_ref());
     let Some((role, quota)) = caller.role().zip(quota) else {
         return Ok(());
@@ -59,7 +60,8 @@ pub(crate) fn check_numbers(caller: &Caller, n: u64) -> Result<(), Problem> {
         );
         return Err(Problem::new(Code::InvalidCount, detail));
     }
-    let Some(wait) = quota.wait(n, Instant::now()).filter(|_| is_counted()) else {
+    let taken = quota.take(n, Instant::now());
+    let Err(wait) = taken.or_else(|wait| if is_counted() { Err(wait) } else { Ok(()) }) else {
         return Ok(());
     };
     let detail = format!(
@@ -72,10 +74,15 @@ pub(crate) fn check_numbers(caller: &Caller, n: u64) -> Result<(), Problem> {
     Err(refusal.after_ms(wait_ms))
 }
 
-/// Notes that a caller got `n` numbers.
-pub(crate) fn charge(caller: &Caller, n: u64) {
-    if let Some(quota) = caller.quotas().and_then(|quotas| quotas.numbers.as_ref()) {
-        quota.charge(n, Instant::now());
+/// Gives `n` numbers back to the quota of a caller's role if `outcome` says that none was issued.
+pub(crate) fn settle<T>(caller: &Caller, n: u64, outcome: &Result<T, SequenceError>) {
+    let is_certain = match outcome {
+        Ok(_) => false,
+        Err(error) => !matches!(error, SequenceError::RefillTimeout),
+    };
+    let quota = caller.quotas().and_then(|quotas| quotas.numbers.as_ref());
+    if let Some(quota) = quota.filter(|_| is_certain) {
+        quota.give_back(n);
     }
 }
 
@@ -87,9 +94,9 @@ pub(crate) fn charge(caller: &Caller, n: u64) {
 pub(crate) async fn check_share(
     http: &Http,
     caller: &Caller,
-    taking: &Taking<'_>,
+    requested: &RequestedShare<'_>,
 ) -> Result<(), Problem> {
-    let (n, source) = (taking.n, taking.source);
+    let (n, source) = (requested.n, requested.source);
     let Some((role, quotas)) = caller.role().zip(caller.quotas()) else {
         return Ok(());
     };
@@ -97,21 +104,22 @@ pub(crate) async fn check_share(
     if n <= ALWAYS || share.is_all() || !is_counted() {
         return Ok(());
     }
-    if taking.is_confirmed {
+    if requested.is_confirmed {
         return match caller.may(Right::Define, source) {
             true => Ok(()),
-            false => {
-                Err(caller.refusal(Right::Define, &sources::told(caller, taking.name, source)))
-            }
+            false => Err(caller.refusal(
+                Right::Define,
+                &sources::told(caller, requested.name, source),
+            )),
         };
     }
-    let left = http.directory.left(source, taking.period);
+    let left = http.directory.left(source, requested.period);
     let Some(left) = suggestions::with_suggestions(http, caller, left).await? else {
         return Ok(());
     };
     let most = share.most(left);
     // A block that is too large for anybody is refused as such.
-    if n <= most || (taking.is_block && n > left / PART_OF_BLOCK) {
+    if n <= most || (requested.is_block && n > max_at_once(left)) {
         return Ok(());
     }
     let role = role.name();
@@ -141,17 +149,7 @@ pub(crate) async fn creation(
     let creation = match quota.room(Instant::now()) {
         Room::Free(creation) => Some(creation),
         Room::Full => None,
-        Room::Unknown => {
-            let began = Instant::now();
-            let globs = [Right::Create, Right::Define].map(|right| role.globs(right));
-            let globs = globs.concat();
-            let counted = http.directory.count_names(
-                beginnings(&globs, ""),
-                |name| fits(&globs, name),
-                quota.most(),
-            );
-            quota.room_after(counted.await?, began)
-        }
+        Room::Unknown => counted_room(http, role, quota).await?,
     };
     if creation.is_some() {
         return Ok(creation);
@@ -163,6 +161,73 @@ pub(crate) async fn creation(
          raise `names` of `[access.roles.{role}]`."
     );
     Err(caller.quota_refusal(code, Quota::Names, detail))
+}
+
+/// Does the same for a definer, if there is no live sequence of this name.
+///
+/// # Errors
+/// As [`creation`].
+pub(crate) async fn creation_of_name(
+    http: &Http,
+    caller: &Caller,
+    name: &SequenceName,
+) -> Result<Option<Creation>, Problem> {
+    if !has_names_quota(caller) || http.directory.is_live(name).await? {
+        return Ok(None);
+    }
+    creation(http, caller, Code::TooManySequences).await
+}
+
+/// Does the same for a definer, if nobody has used this key.
+///
+/// # Errors
+/// As [`creation`].
+pub(crate) async fn creation_of_key(
+    http: &Http,
+    caller: &Caller,
+    name: &SequenceName,
+    key: &Period,
+) -> Result<Option<Creation>, Problem> {
+    let is_asked = has_names_quota(caller) && !key.is_none();
+    if !is_asked || http.directory.first_use(name, Some(key)).await? != Some(FirstUse::Key) {
+        return Ok(None);
+    }
+    creation(http, caller, Code::TooManyPeriods).await
+}
+
+fn has_names_quota(caller: &Caller) -> bool {
+    caller.quotas().is_some_and(|quotas| quotas.names.is_some())
+}
+
+/// Counts the names that a role can create, one call after the other, and says whether there is room.
+async fn counted_room(
+    http: &Http,
+    role: &Role,
+    quota: &NamesQuota,
+) -> Result<Option<Creation>, Problem> {
+    let _turn = in_turn(quota.turn()).await?;
+    // Another call may have counted meanwhile.
+    match quota.room(Instant::now()) {
+        Room::Free(creation) => return Ok(Some(creation)),
+        Room::Full => return Ok(None),
+        Room::Unknown => {}
+    }
+    let count = quota.begin_count(Instant::now());
+    let globs = [Right::Create, Right::Define].map(|right| role.globs(right));
+    let globs = globs.concat();
+    let fits = |name: &SequenceName| fits(&globs, name);
+    let counted = http
+        .directory
+        .count_names(beginnings(&globs, ""), fits, quota.most());
+    Ok(quota.room_after(count, counted.await?))
+}
+
+/// Waits for a turn among the callers of a role.
+async fn in_turn<T>(turn: impl Future<Output = T>) -> Result<T, Problem> {
+    timeout(TURN, turn).await.map_err(|_elapsed| {
+        let detail = "Too many callers of the role wait until its quota is counted; try again.";
+        Problem::new(Code::Overloaded, detail)
+    })
 }
 
 /// Leases a worker id, if the role of the caller may have another one.
@@ -183,11 +248,7 @@ pub(crate) async fn lease(
     let Some((role, quota)) = role.zip(quota).filter(|_| is_counted()) else {
         return Ok(directory.lease_worker(wanted).await?);
     };
-    let turn = timeout(TURN, quota.turn()).await;
-    let _turn = turn.map_err(|_elapsed| {
-        let detail = "Too many calls of the role lease worker ids at once; try again.";
-        Problem::new(Code::Overloaded, detail)
-    })?;
+    let _turn = in_turn(quota.turn()).await?;
     let globs = role.globs(Right::Lease);
     let fits = |pool: &SequenceName| fits(globs, pool);
     let n_held = directory.count_held(beginnings(globs, ""), fits).await?;

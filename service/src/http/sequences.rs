@@ -6,7 +6,6 @@ use actix_web::http::header;
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::definition::{Definition, DefinitionChange};
-use odometer_core::name::SequenceName;
 use odometer_core::runway::Runway;
 use odometer_sequence::{
     description::{BlockState, Description, JournalBlock, LeaseState},
@@ -15,7 +14,6 @@ use odometer_sequence::{
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::caller::Caller;
 use super::payload::{
     self,
     parameters::{
@@ -28,7 +26,6 @@ use super::serving::ServingStore;
 use super::state::{Call, Http};
 use super::text::{entity_tag, moment, rfc_3339};
 use super::{body, parse, quotas, suggestions, visible_names};
-use crate::access::quotas::names::Creation;
 use crate::access::right::Right;
 
 /// A sequence, as one replica sees it.
@@ -279,7 +276,7 @@ pub(crate) async fn define((request, payload, http): Call) -> Result<HttpRespons
             runway: Some(rehearsed.runway),
         }));
     }
-    let _creation = admit_creation(&http, &caller, &name).await?;
+    let _creation = quotas::creation_of_name(&http, &caller, &name).await?;
     let author = caller.author(&request);
     let defined = directory.define(&name, change, condition, author).await;
     let defined = defined.map_err(not_defined)?;
@@ -296,21 +293,6 @@ pub(crate) async fn define((request, payload, http): Call) -> Result<HttpRespons
             samples: None,
             runway: None,
         }))
-}
-
-/// Lets a caller create a sequence by its definition, if its role may have another name.
-async fn admit_creation(
-    http: &Http,
-    caller: &Caller,
-    name: &SequenceName,
-) -> Result<Option<Creation>, Problem> {
-    if caller.quotas().is_none_or(|quotas| quotas.names.is_none()) {
-        return Ok(None);
-    }
-    match http.directory.first_use(name, None).await? {
-        Some(_) => quotas::creation(http, caller, Code::TooManySequences).await,
-        None => Ok(None),
-    }
 }
 
 /// Returns whether a change gives a field that decides how fast numbers may be used up, or where
@@ -409,7 +391,7 @@ fn journal_block(block: JournalBlock) -> JournalBlockReply {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use odometer_core::{period::Period, runway::EXACT};
+    use odometer_core::{name::SequenceName, period::Period, runway::EXACT};
     use odometer_sequence::description::{
         CounterStatus, DatabaseHealth, Serving, ServingRedis, StoreKind,
     };

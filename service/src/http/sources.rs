@@ -3,8 +3,9 @@
 use actix_web::HttpRequest;
 use odometer_core::name::SequenceName;
 use odometer_core::period::{CounterKey, Period};
-use odometer_sequence::{FirstUse, audit};
+use odometer_sequence::{FirstUse, audit::Taking};
 
+use super::audit_note::AuditNote;
 use super::caller::Caller;
 use super::problem::{Code, Problem};
 use super::state::Http;
@@ -93,11 +94,28 @@ impl Taker {
         }
     }
 
-    /// Writes to the log that the caller was the first one to use a counter, if it was.
-    pub(crate) fn note_first_use(&self, request: &HttpRequest, counter: &CounterKey) {
-        if self.is_first {
-            audit::note_first_use(&self.caller.author(request), counter);
-        }
+    /// Begins the audit line about the first use of the sequence or key, if this is one.
+    pub(crate) fn note_first_use(
+        &self,
+        request: &HttpRequest,
+        period: Option<&Period>,
+    ) -> Option<AuditNote> {
+        self.is_first
+            .then(|| self.note(request, period, Taking::FirstUse))
+    }
+
+    /// Begins an audit line about what the caller takes.
+    pub(crate) fn note(
+        &self,
+        request: &HttpRequest,
+        period: Option<&Period>,
+        what: Taking,
+    ) -> AuditNote {
+        let counter = CounterKey {
+            sequence: self.source.clone(),
+            period: period.cloned().unwrap_or_else(Period::none),
+        };
+        AuditNote::begin(self.caller.author(request), counter, what)
     }
 }
 

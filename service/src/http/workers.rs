@@ -93,7 +93,7 @@ pub(crate) async fn lease((request, payload, http): Call) -> Result<HttpResponse
     let wanted = parse::workers::lease(&body)?;
     let pool = wanted.pool.name().clone();
     caller.check(Right::Lease, &pool)?;
-    let is_new = http.access.has_roles() && is_new(&http, &pool).await?;
+    let is_new = http.access.has_roles() && is_new(&http, &pool).await;
     let held = quotas::lease(&http, &caller, wanted).await?;
     if is_new {
         audit::note_new_pool(&caller.author(&request), &pool);
@@ -206,10 +206,10 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     }))
 }
 
-/// Returns whether no worker id of a pool was ever leased.
-async fn is_new(http: &Http, pool: &SequenceName) -> Result<bool, Problem> {
-    let first = http.directory.workers(pool, None, 1).await?;
-    Ok(first.is_empty())
+/// Returns whether no worker id of a pool was ever leased, as far as the database says.
+async fn is_new(http: &Http, pool: &SequenceName) -> bool {
+    let first = http.directory.workers(pool, None, 1).await;
+    first.is_ok_and(|first| first.is_empty())
 }
 
 /// Returns the lease whose token a call shows, and what `read` finds in the body of the call.

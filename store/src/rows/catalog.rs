@@ -261,21 +261,22 @@ pub(crate) async fn count_keys(
     let of_counter = |column| Expr::col((counter::Entity, column));
     // No text of a definition has these characters: its quotation marks are written as `\"`.
     let is_keyed = of_sequence(Column::Definition).like(r#"%"period":"keyed"%"#);
-    let is_key = of_counter(Of::Sequence)
-        .equals((sequence::Entity, Column::Name))
-        .and(of_counter(Of::Period).gt(NO_PERIOD))
-        .and(of_counter(Of::State).eq(LIVE))
-        .and(is_keyed);
+    let keys = Query::select()
+        .expr(of_counter(Of::Period).count())
+        .from(counter::Entity)
+        .and_where(of_counter(Of::Sequence).equals((sequence::Entity, Column::Name)))
+        .and_where(of_counter(Of::Period).gt(NO_PERIOD))
+        .and_where(of_counter(Of::State).eq(LIVE))
+        .to_owned();
+    let keys = Expr::SubQuery(None, Box::new(keys.into()));
     let query = Query::select()
         .column((sequence::Entity, Column::Name))
-        .expr_as(of_counter(Of::Period).count(), "n_keys")
+        .expr_as(Expr::case(is_keyed, keys).finally(0_i64), "n_keys")
         .from(sequence::Entity)
-        .join(JoinType::LeftJoin, counter::Entity, is_key)
         .and_where(of_sequence(Column::State).eq(LIVE))
         .and_where(of_sequence(Column::Name).gt(after))
         .and_where(of_sequence(Column::Name).gte(prefix.clone()))
         .and_where(of_sequence(Column::Name).lt(format!("{prefix}~")))
-        .group_by_col((sequence::Entity, Column::Name))
         .order_by((sequence::Entity, Column::Name), Order::Asc)
         .limit(limit)
         .to_owned();

@@ -2,10 +2,11 @@
 
 use entity::worker_lease;
 use odometer_core::name::SequenceName;
-use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
+use odometer_database::{database_clock, failure::StatementFailure, session::DatabaseConnection};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    sea_query::Expr,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder,
+    QuerySelect,
+    sea_query::{Expr, ExprTrait},
 };
 
 use super::{
@@ -34,8 +35,8 @@ impl Database {
         reading.await.map_err(|failure| unread(&failure))
     }
 
-    /// Returns how many ids are held in each pool of other programs whose name begins with `prefix`.
-    /// Pools without such an id are left out.
+    /// Returns how many ids are held, or rest until their time has passed, in each pool of other
+    /// programs whose name begins with `prefix`. Pools without such an id are left out.
     pub(crate) async fn held_ids(
         &self,
         prefix: &str,
@@ -62,11 +63,13 @@ fn unread(failure: &StatementFailure) -> LeaseError {
     LeaseError::Unavailable
 }
 
-/// Counts the held ids of each pool. Pools of sequences sort before those of other programs, whose
-/// names begin with a letter or a digit. The database's clock decides whether an id is held.
+/// Counts the ids of each pool that nobody else can lease now. Pools of sequences sort before those
+/// of other programs, whose names begin with a letter or a digit. The database's clock decides.
 async fn held(database: DatabaseConnection, prefix: String) -> Result<Vec<(String, i64)>, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
+    let rests = Expr::col(Column::ReservedUntil).gt(database_clock::now(backend));
+    let is_taken = Condition::any().add(look::free(backend).not()).add(rests);
     worker_lease::Entity::find()
         .select_only()
         .column(Column::Pool)
@@ -74,7 +77,7 @@ async fn held(database: DatabaseConnection, prefix: String) -> Result<Vec<(Strin
         .filter(Column::Pool.gte("0"))
         .filter(Column::Pool.gte(prefix.clone()))
         .filter(Column::Pool.lt(format!("{prefix}~")))
-        .filter(look::free(backend).not())
+        .filter(is_taken)
         .group_by(Column::Pool)
         .into_tuple()
         .all(&database)

@@ -46,12 +46,13 @@ impl Store {
     }
 
     /// Returns how many ids are held in each pool of other programs whose name begins with `prefix`,
-    /// once for each database.
+    /// once for each database. Databases that are away lease nothing, and are left out.
     pub(crate) async fn held_ids(
         &self,
         prefix: &str,
     ) -> Result<Vec<(SequenceName, u64)>, LeaseError> {
-        let counting = self.databases().map(|it| it.held_ids(prefix));
+        let asked = self.databases().filter(|it| it.is_up());
+        let counting = asked.map(|it| it.held_ids(prefix));
         Ok(try_join_all(counting).await?.concat())
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::{ADMIN, Roles, TestCaller, get, post, refused, send};
 use crate::support::{Backend, Client, Options, Program, Reply, for_each_backend, run, wait};
@@ -29,6 +30,9 @@ block = [\"*\"]
 create = [\"*\"]
 define = [\"*\"]
 names = 20
+[[template]]
+match = \"*-small\"
+share = \"misc\"
 ";
 
 /// How long something may take that comes within a second.
@@ -184,6 +188,8 @@ for_each_backend!(
     junk_names_end_at_the_quota_and_an_administrator_goes_on,
     without_a_quota_of_names_the_store_is_full_of_junk,
     keys_count_as_names_do,
+    calls_at_once_share_what_is_left,
+    ids_that_rest_count,
     a_pool_is_not_drained_and_an_administrator_frees_it,
 );
 
@@ -249,6 +255,126 @@ async fn keys_count_as_names_do(backend: Backend) {
         }
     }
     assert_eq!(n_keys, 18, "two names and their keys are 20");
+}
+
+/// Calls that would each be the last one that the quota allows.
+async fn calls_at_once_share_what_is_left(backend: Backend) {
+    let (roles, cast) = start(backend, Program::options()).await;
+    let client = roles.client();
+    let mut calls = JoinSet::new();
+    for n in 0..60 {
+        let (client, token) = (client.clone(), cast.greedy.token.clone());
+        calls.spawn(async move {
+            let path = format!("/v1/sequences/junk-{n}/next");
+            post(&client, &token, &path).await
+        });
+    }
+    let replies = calls.join_all().await;
+    let n_made = replies.iter().filter(|reply| reply.status == 200).count();
+    assert!((1..=20).contains(&n_made), "{n_made}: {replies:?}");
+    let path = "/v1/sequences?prefix=junk";
+    let listed = get(&client, ADMIN, path).await.json();
+    let n_listed = listed["sequences"].as_array().map(Vec::len);
+    assert_eq!(n_listed, Some(n_made), "{listed}");
+}
+
+/// A definer who has used up its quota, with names `defined-0` to `defined-19`.
+async fn start_full() -> (Roles, Cast) {
+    let (roles, cast) = start(Backend::Sqlite, Program::options()).await;
+    for n in 0..20 {
+        let reply = put(&roles, &cast.definer, &format!("defined-{n}")).await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+    }
+    (roles, cast)
+}
+
+async fn put(roles: &Roles, caller: &TestCaller, name: &str) -> Reply {
+    let path = format!("/v1/sequences/{name}");
+    let call = (Method::PUT, &*path, Some(&json!({})));
+    send(&roles.client(), &caller.token, call).await
+}
+
+#[test]
+fn a_definer_makes_no_room_by_retiring_and_restoring() {
+    run(async {
+        let (roles, cast) = start_full().await;
+        let client = roles.client();
+        let path = "/v1/sequences/defined-0";
+        let call = (Method::DELETE, path, None);
+        let retired = send(&client, &cast.definer.token, call).await;
+        assert_eq!(retired.status, 204, "{retired:?}");
+        wait::until("there is room", LIMIT, async || {
+            let reply = put(&roles, &cast.definer, "another").await;
+            (reply.status == 201).then_some(())
+        })
+        .await;
+        let restore = format!("{path}/restore");
+        let reply = post(&client, &cast.definer.token, &restore).await;
+        refused(&reply, 409, "too_many_sequences", "a restored name");
+        // What lives is neither restored nor created.
+        let live = post(
+            &client,
+            &cast.definer.token,
+            "/v1/sequences/another/restore",
+        )
+        .await;
+        assert_eq!(live.status, 200, "{live:?}");
+        let changed = put(&roles, &cast.definer, "another").await;
+        assert_eq!(changed.status, 200, "{changed:?}");
+    });
+}
+
+/// The first call of a shared name leaves it in memory under the sequence that gives its numbers.
+#[test]
+fn a_shared_name_is_no_way_round_the_quota() {
+    run(async {
+        let (roles, cast) = start_full().await;
+        for _ in 0..3 {
+            let reply = put(&roles, &cast.definer, "new-small").await;
+            refused(&reply, 409, "too_many_sequences", "a shared name");
+        }
+    });
+}
+
+#[test]
+fn a_key_that_is_advanced_counts_too() {
+    run(async {
+        let (roles, cast) = start_full().await;
+        let client = roles.client();
+        define(&client, "tickets", json!({"period": "keyed"})).await;
+        let body = json!({"period": "fr", "floor": "7"});
+        let path = "/v1/sequences/tickets/advance";
+        let call = (Method::POST, path, Some(&body));
+        let reply = send(&client, &cast.definer.token, call).await;
+        refused(&reply, 409, "too_many_periods", "an advanced key");
+        let path = "/v1/sequences/tickets/periods/fr";
+        let call = (Method::DELETE, path, None);
+        let reply = send(&client, &cast.definer.token, call).await;
+        refused(&reply, 409, "too_many_periods", "a removed key");
+    });
+}
+
+/// Leases worker ids for an hour, and gives each back with its time. So it rests for an hour.
+async fn ids_that_rest_count(backend: Backend) {
+    let (roles, cast) = start(backend, Program::options()).await;
+    let client = roles.client();
+    let bearer = format!("Bearer {}", cast.greedy.token);
+    let mut n_leased = 0;
+    for n in 0..40 {
+        let reply = lease(&client, &cast.greedy, &format!("greedy-{n}")).await;
+        if reply.status != 201 {
+            refused(&reply, 429, "quota_exceeded", "a worker id");
+            continue;
+        }
+        n_leased += 1;
+        let leased = reply.json();
+        let path = format!("/v1/workers/small/{}", leased["worker"]);
+        let token = leased["token"].as_str().expect("a token");
+        let headers = [("authorization", &*bearer), ("odometer-lease", token)];
+        let returned = client.send(Method::DELETE, &path, &headers, None).await;
+        assert_eq!(returned.expect("a reply").status, 204);
+    }
+    assert_eq!(n_leased, 16);
 }
 
 /// Leases worker ids for an hour until 40 are leased. Returns how many there were.
@@ -355,7 +481,7 @@ fn first_uses_blocks_and_pools_are_in_the_audit() {
         refused(&reply, 403, "forbidden", "no right");
         let expected = [
             ("first-use", "greedy", "told"),
-            ("block", "greedy", "told"),
+            ("reserve-block", "greedy", "told"),
             ("new-pool", "greedy", "small"),
             ("take", "modest", ""),
         ];

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
 /// How long a count can be used. Other replicas create names meanwhile.
 const COUNT_LASTS: Duration = Duration::from_secs(10);
@@ -23,8 +24,17 @@ const PART_OF_ROOM: u64 = 8;
 pub struct NamesQuota {
     most: u64,
     last: Mutex<Option<NameCount>>,
-    /// Creations that are under way, so that a count may not have seen them.
+    /// Creations that are under way, so that a count may not see them.
     n_underway: Arc<AtomicU64>,
+    turn: AsyncMutex<()>,
+}
+
+/// A count that is under way.
+#[derive(Clone, Copy, Debug)]
+pub struct BegunCount {
+    at: Instant,
+    /// The creations that were under way when it began.
+    n_underway: u64,
 }
 
 /// What was counted, and what was created since.
@@ -55,6 +65,7 @@ impl NamesQuota {
             most,
             last: Mutex::default(),
             n_underway: Arc::default(),
+            turn: AsyncMutex::default(),
         }
     }
 
@@ -81,14 +92,28 @@ impl NamesQuota {
         Room::Free(self.creation())
     }
 
-    /// Says the same after `n` names and keys were counted. The count began at the time `now`.
-    /// `None` if there is no room.
-    pub fn room_after(&self, n: u64, now: Instant) -> Option<Creation> {
+    /// Waits until no other call counts. Callers that find [`Room::Unknown`] wait for this, and ask
+    /// again before they count.
+    pub async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// Begins a count at the time `now`.
+    pub fn begin_count(&self, now: Instant) -> BegunCount {
+        BegunCount {
+            at: now,
+            n_underway: self.n_underway.load(Ordering::Acquire),
+        }
+    }
+
+    /// Says after a count of `n` names and keys whether another name may be created. `None` if there
+    /// is no room. Creations that were under way when the count began count besides.
+    pub fn room_after(&self, count: BegunCount, n: u64) -> Option<Creation> {
         let mut last = self.last.lock();
-        let n = n.saturating_add(self.n_underway.load(Ordering::Acquire));
+        let n = n.saturating_add(count.n_underway);
         let has_room = n < self.most;
         *last = Some(NameCount {
-            at: now,
+            at: count.at,
             n,
             n_created: u64::from(has_room),
         });
@@ -122,23 +147,27 @@ mod tests {
 
     use super::*;
 
+    fn counted(quota: &NamesQuota, n: u64, now: Instant) -> Option<Creation> {
+        quota.room_after(quota.begin_count(now), n)
+    }
+
     #[test]
     fn names_are_counted_first_and_then_now_and_then() {
         let quota = NamesQuota::new(100);
         let began = Instant::now();
         assert!(matches!(quota.room(began), Room::Unknown));
-        assert!(quota.room_after(20, began).is_some());
+        assert!(counted(&quota, 20, began).is_some());
         // An eighth of the room of 80 is ten, with the one that was admitted after the count.
         for _ in 0..9 {
             assert!(matches!(quota.room(began), Room::Free(_)));
         }
         assert!(matches!(quota.room(began), Room::Unknown));
-        assert!(quota.room_after(30, began).is_some());
+        assert!(counted(&quota, 30, began).is_some());
         assert!(matches!(quota.room(began + COUNT_LASTS), Room::Unknown));
         // The last ones are counted one by one.
-        assert!(quota.room_after(99, began).is_some());
+        assert!(counted(&quota, 99, began).is_some());
         assert!(matches!(quota.room(began), Room::Unknown));
-        assert!(quota.room_after(100, began).is_none());
+        assert!(counted(&quota, 100, began).is_none());
         assert!(matches!(quota.room(began), Room::Full));
         assert!(matches!(quota.room(began + REFUSAL_LASTS), Room::Unknown));
     }
@@ -147,12 +176,12 @@ mod tests {
     fn creations_under_way_count() {
         let quota = NamesQuota::new(10);
         let now = Instant::now();
-        let first = quota.room_after(8, now);
-        let second = quota.room_after(8, now);
+        let first = counted(&quota, 8, now);
+        let second = counted(&quota, 8, now);
         assert!(first.is_some() && second.is_some());
-        assert!(quota.room_after(8, now).is_none());
+        assert!(counted(&quota, 8, now).is_none());
         drop(first);
-        assert!(quota.room_after(8, now).is_some());
+        assert!(counted(&quota, 8, now).is_some());
     }
 
     proptest! {
@@ -172,7 +201,7 @@ mod tests {
                 let creation = match quota.room(now) {
                     Room::Free(creation) => Some(creation),
                     Room::Full => None,
-                    Room::Unknown => quota.room_after(n, now),
+                    Room::Unknown => counted(quota, n, now),
                 };
                 n += u64::from(creation.is_some());
             }

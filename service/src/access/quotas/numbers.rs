@@ -45,30 +45,37 @@ impl NumbersQuota {
         self.rate.saturating_mul(BURST_SECONDS)
     }
 
-    /// Returns how long `n` numbers have to be waited for; `None` if they may be taken now.
+    /// Takes `n` numbers from the quota.
+    ///
+    /// # Errors
+    /// How long they have to be waited for. Nothing is taken then.
     #[inline]
-    pub fn wait(&self, n: u64, now: Instant) -> Option<Duration> {
+    pub fn take(&self, n: u64, now: Instant) -> Result<(), Duration> {
         let now = self.nanos(now);
-        let given_by = self.after(self.given_by.load(Ordering::Relaxed), n, now);
         let latest = now.saturating_add(BURST_SECONDS * NANOS_PER_SECOND);
-        (given_by > latest).then(|| Duration::from_nanos(given_by - latest))
+        let lasts = self.lasts(n);
+        let after = |given_by: u64| given_by.max(now).saturating_add(lasts);
+        let within = |given_by| Some(after(given_by)).filter(|after| *after <= latest);
+        let order = Ordering::Relaxed;
+        let taken = self.given_by.fetch_update(order, order, within);
+        let wait = |given_by| Duration::from_nanos(after(given_by).saturating_sub(latest));
+        taken.map(|_before| ()).map_err(wait)
     }
 
-    /// Notes that `n` numbers were taken. Calls that asked at the same time may take more than the
-    /// quota together; the next calls wait for that.
+    /// Gives `n` numbers back to the quota that were taken from it and not issued.
     #[inline]
-    pub fn charge(&self, n: u64, now: Instant) {
-        let now = self.nanos(now);
-        let charge = |given_by| Some(self.after(given_by, n, now));
+    pub fn give_back(&self, n: u64) {
+        let lasts = self.lasts(n);
+        let before = |given_by: u64| Some(given_by.saturating_sub(lasts));
         let order = Ordering::Relaxed;
         // The closure never refuses.
-        let _charged = self.given_by.fetch_update(order, order, charge);
+        let _given_back = self.given_by.fetch_update(order, order, before);
     }
 
-    fn after(&self, given_by: u64, n: u64, now: u64) -> u64 {
+    /// Returns for how long the quota gives `n` numbers, in nanoseconds.
+    fn lasts(&self, n: u64) -> u64 {
         let lasts = u128::from(n) * u128::from(NANOS_PER_SECOND) / u128::from(self.rate);
-        let lasts = u64::try_from(lasts).unwrap_or(u64::MAX);
-        given_by.max(now).saturating_add(lasts)
+        u64::try_from(lasts).unwrap_or(u64::MAX)
     }
 
     fn nanos(&self, now: Instant) -> u64 {
@@ -95,17 +102,23 @@ mod tests {
     fn a_quota_gives_its_burst_and_then_its_rate() {
         let quota = NumbersQuota::new(100);
         let began = quota.began;
-        assert_eq!((quota.burst(), quota.wait(1000, began)), (1000, None));
-        assert!(quota.wait(1001, began).is_some());
-        quota.charge(1000, began);
-        assert_eq!(quota.wait(1, began), Some(Duration::from_millis(10)));
-        assert_eq!(quota.wait(50, began + Duration::from_millis(500)), None);
+        assert_eq!(quota.burst(), 1000);
+        assert!(quota.take(1001, began).is_err());
+        assert_eq!(quota.take(1000, began), Ok(()));
+        assert_eq!(quota.take(1, began), Err(Duration::from_millis(10)));
+        let later = began + Duration::from_millis(500);
+        assert_eq!(quota.take(50, later), Ok(()));
+        assert_eq!(quota.take(1, later), Err(Duration::from_millis(10)));
+        quota.give_back(20);
+        assert_eq!(quota.take(20, later), Ok(()));
+        assert!(quota.take(1, later).is_err());
         let later = began + Duration::from_secs(3600);
-        assert_eq!(quota.wait(1000, later), None);
+        quota.give_back(1000);
         assert!(
-            quota.wait(1001, later).is_some(),
+            quota.take(1001, later).is_err(),
             "more is saved than the burst"
         );
+        assert_eq!(quota.take(1000, later), Ok(()));
     }
 
     proptest! {
@@ -122,8 +135,7 @@ mod tests {
             for (pause_ms, n) in calls {
                 at += pause_ms;
                 let now = quota.began + Duration::from_millis(at);
-                if quota.wait(n, now).is_none() {
-                    quota.charge(n, now);
+                if quota.take(n, now).is_ok() {
                     taken.push((at, n));
                 }
             }

@@ -81,6 +81,9 @@ const DEFINING: &[Code] = &[
     Code::AlreadyExists,
 ];
 
+/// The refusals of calls that make a sequence live again.
+const NAMED: &[Code] = &[Code::TooManySequences];
+
 const ADVANCING: &[Code] = &[Code::ConfirmNeeded, Code::SequenceRetired];
 
 const LEASING: &[Code] = &[
@@ -142,8 +145,17 @@ fn groups_of(operation_id: &str) -> &'static [&'static [Code]] {
             WAITING,
             ADVANCING,
         ],
-        "retireSequence" | "restoreSequence" => &[CALLING, EXISTING, CONDITIONAL, WRITING],
-        "removePeriod" => &[CALLING, EXISTING, CONDITIONAL, PERIOD, NEW_PERIOD, WRITING],
+        "retireSequence" => &[CALLING, EXISTING, CONDITIONAL, WRITING],
+        "restoreSequence" => &[CALLING, EXISTING, CONDITIONAL, WRITING, WAITING, NAMED],
+        "removePeriod" => &[
+            CALLING,
+            EXISTING,
+            CONDITIONAL,
+            PERIOD,
+            NEW_PERIOD,
+            WRITING,
+            WAITING,
+        ],
         "leaseWorker" => &[CALLING, NAMING, WRITING, WAITING, CLOCK, LEASING],
         "renewWorker" => &[CALLING, NAMING, WRITING, WAITING, HOLDING],
         "returnWorker" => &[CALLING, NAMING, WRITING, WAITING, HOLDING],
