@@ -4,6 +4,7 @@
 pub(crate) const N_CONNECTIONS: usize = 64;
 
 pub(crate) mod closed;
+pub(crate) mod hostile;
 pub(crate) mod http;
 pub(crate) mod leases;
 pub(crate) mod native;

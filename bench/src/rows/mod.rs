@@ -1,5 +1,6 @@
 //! Lists what is measured: a file for each subject, and a function for each entry.
 
+mod access;
 mod away;
 mod batches;
 mod birth;
@@ -11,6 +12,7 @@ mod databases;
 mod drivers;
 mod footprint;
 mod forms;
+mod hostile;
 mod in_process;
 mod leases;
 pub(crate) mod pages;
@@ -166,6 +168,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         measure: |stage, pace| Box::pin(leases::leases(stage, pace)),
     },
     Entry {
+        name: "access",
+        title: "one number of callers who show a token, compared with no roles",
+        is_quick: true,
+        estimate: |pace| pace.estimate(3),
+        measure: |stage, pace| Box::pin(access::access(stage, pace)),
+    },
+    Entry {
         name: "drivers",
         title: "SeaORM compared with bare sqlx",
         is_quick: false,
@@ -185,6 +194,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: away::estimate,
         measure: |stage, pace| Box::pin(away::away(stage, pace)),
+    },
+    Entry {
+        name: "hostile",
+        title: "warm calls next to connections that never end a request",
+        is_quick: true,
+        estimate: hostile::estimate,
+        measure: |stage, pace| Box::pin(hostile::hostile(stage, pace)),
     },
     Entry {
         name: "crowd",
