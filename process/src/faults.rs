@@ -98,6 +98,8 @@ words! {
         QuotaUncounted = "quota-uncounted",
         /// What a connection remembers of its caller counts for good.
         MemoNeverStale = "memo-never-stale",
+        /// The signature of a JSON Web Token is not checked.
+        SignatureUnchecked = "signature-unchecked",
         /// A caller of any role may take numbers of any name.
         RightsUnasked = "rights-unasked",
         /// A replica calls itself ready before any name has numbers in memory.

@@ -40,6 +40,7 @@ mod scrape;
 pub mod server;
 pub mod settings;
 mod standby;
+pub mod token_signer;
 pub mod wait;
 mod workers;
 

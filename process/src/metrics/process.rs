@@ -103,8 +103,8 @@ declare! {
         worker_lease_seconds: Gauge = "odometer_worker_lease_seconds",
         /// Calls refused because their token was wrong.
         tokens_refused: Counter = "odometer_tokens_refused_total",
-        /// 1 while a file of tokens cannot be read again, so that its former content counts; 0
-        /// otherwise.
+        /// 1 while a file of tokens or keys cannot be read again, so that its former content counts;
+        /// 0 otherwise.
         access_stale: Gauge = "odometer_access_stale",
         /// Requests being answered that are not on the warm path.
         http_in_flight: Gauge = "odometer_http_in_flight_requests",

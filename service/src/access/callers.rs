@@ -1,5 +1,4 @@
-//! Reads the file of callers: for each caller its role, the hashes of its tokens, and when they
-//! expire.
+//! Reads the file of callers: for each caller its role, how it shows who it is, and until when.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,6 +9,7 @@ use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use odometer_core::name::SequenceName;
 use toml_edit::{DocumentMut, Item, TableLike};
 
+use super::issuers::issuer::IssuerSettings;
 use super::role::{Role, Roles};
 use super::token::{self, TokenHash};
 use crate::config::guarded_file;
@@ -30,22 +30,35 @@ const RESERVED: [&str; 5] = [
 ];
 
 /// The keys of a caller.
-const KEYS: [&str; 3] = ["role", "sha256", "expires"];
+const KEYS: [&str; 5] = ["role", "sha256", "subject", "issuer", "expires"];
+
+/// The keys that say what a caller can show. A caller needs one of them.
+const WAYS: [&str; 2] = ["sha256", "subject"];
 
 /// The callers of a file.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Callers {
     by_name: HashMap<Arc<str>, Arc<KnownCaller>>,
     by_hash: HashMap<TokenHash, Arc<KnownCaller>>,
+    /// By the issuer of a JSON Web Token, and then by its subject.
+    by_subject: HashMap<String, HashMap<String, Arc<KnownCaller>>>,
 }
 
-/// A program that shows a token.
+/// A program or a person that shows who it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownCaller {
     pub name: Arc<str>,
     pub role: Arc<Role>,
-    /// From this time on, its tokens are wrong.
+    /// From this time on, all that it can show is wrong.
     pub expires: Option<Timestamp>,
+}
+
+impl KnownCaller {
+    /// Returns whether all that the caller can show is wrong at the time `now`.
+    pub fn has_expired(&self, now: SystemTime) -> bool {
+        let expires = self.expires.map(SystemTime::from);
+        expires.is_some_and(|expires| expires <= now)
+    }
 }
 
 impl Callers {
@@ -54,21 +67,22 @@ impl Callers {
     /// # Errors
     /// A sentence in one line that says what is wrong. It never repeats a hash, or a token that
     /// stands in the file by mistake.
-    pub fn read(path: &Path, roles: &Roles) -> Result<Self, String> {
+    pub fn read(path: &Path, roles: &Roles, issuers: &[IssuerSettings]) -> Result<Self, String> {
         let text = guarded_file::read(path)?;
-        Self::parse(&text, roles).map_err(|problem| format!("{}: {problem}", path.display()))
+        let callers = Self::parse(&text, roles, issuers);
+        callers.map_err(|problem| format!("{}: {problem}", path.display()))
     }
 
-    /// Reads the text of a file of callers.
+    /// Reads the text of a file of callers. `issuers` are those that a caller may name.
     ///
     /// # Errors
     /// As [`Callers::read`].
-    pub fn parse(text: &str, roles: &Roles) -> Result<Self, String> {
+    pub fn parse(text: &str, roles: &Roles, issuers: &[IssuerSettings]) -> Result<Self, String> {
         let in_one_line = |problem: String| problem.replace(char::is_control, " ");
-        Self::of(text, roles).map_err(|problem| token::masked(&in_one_line(problem)))
+        Self::of(text, roles, issuers).map_err(|problem| token::masked(&in_one_line(problem)))
     }
 
-    fn of(text: &str, roles: &Roles) -> Result<Self, String> {
+    fn of(text: &str, roles: &Roles, issuers: &[IssuerSettings]) -> Result<Self, String> {
         // The message of the parser has no line of the file.
         let file: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
             format!("not a TOML file: {}", error.message())
@@ -82,13 +96,19 @@ impl Callers {
         let mut callers = Self::default();
         for (name, item) in file.iter() {
             callers
-                .add(name, item, roles)
+                .add(name, item, roles, issuers)
                 .map_err(|problem| format!("[{name}]: {problem}"))?;
         }
         Ok(callers)
     }
 
-    fn add(&mut self, name: &str, item: &Item, roles: &Roles) -> Result<(), String> {
+    fn add(
+        &mut self,
+        name: &str,
+        item: &Item,
+        roles: &Roles,
+        issuers: &[IssuerSettings],
+    ) -> Result<(), String> {
         SequenceName::check(name).map_err(|error| error.to_string())?;
         if RESERVED.contains(&name) {
             return Err(
@@ -107,23 +127,73 @@ impl Callers {
             role: role(table, roles)?,
             expires: table.get("expires").map(expiry).transpose()?,
         });
-        for hash in hashes(table)? {
-            if let Some(other) = self.by_hash.insert(hash, Arc::clone(&caller)) {
+        if !WAYS.iter().any(|way| table.contains_key(way)) {
+            let ways = WAYS.map(|way| format!("`{way}`")).join(" or ");
+            return Err(format!("it can show nothing; give {ways}"));
+        }
+        self.add_hashes(table, &caller)?;
+        self.add_subject(table, issuers, &caller)?;
+        self.by_name.insert(Arc::clone(&caller.name), caller);
+        Ok(())
+    }
+
+    fn add_hashes(
+        &mut self,
+        table: &dyn TableLike,
+        caller: &Arc<KnownCaller>,
+    ) -> Result<(), String> {
+        let hashes = table.get("sha256").map(hashes).transpose()?;
+        for hash in hashes.unwrap_or_default() {
+            if let Some(other) = self.by_hash.insert(hash, Arc::clone(caller)) {
                 let other = &other.name;
                 return Err(format!(
                     "`sha256`: a hash stands at [{other}] already; give each caller its own token"
                 ));
             }
         }
-        self.by_name.insert(Arc::clone(&caller.name), caller);
         Ok(())
     }
 
-    /// Returns the caller whose token this is, if the token has not expired at the time `now`.
+    fn add_subject(
+        &mut self,
+        table: &dyn TableLike,
+        issuers: &[IssuerSettings],
+        caller: &Arc<KnownCaller>,
+    ) -> Result<(), String> {
+        let issuer = text(table, "issuer", "the `iss` of the caller's tokens")?;
+        let Some(subject) = text(table, "subject", "the `sub` of the caller's tokens")? else {
+            return match issuer {
+                None => Ok(()),
+                Some(_) => Err("`issuer` is of use with `subject` alone; give both".to_owned()),
+            };
+        };
+        let issuer = issuer_of(issuer, issuers)?.to_owned();
+        let of_issuer = self.by_subject.entry(issuer).or_default();
+        if let Some(other) = of_issuer.insert(subject.to_owned(), Arc::clone(caller)) {
+            let other = &other.name;
+            return Err(format!(
+                "`subject`: it stands at [{other}] already; give each caller its own subject"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the caller whose token this is, if the caller has not expired at the time `now`.
     pub fn shown_by(&self, text: &str, now: SystemTime) -> Option<&Arc<KnownCaller>> {
         let caller = self.by_hash.get(&token::hash(text)?)?;
-        let has_expired = |expires: &Timestamp| SystemTime::from(*expires) <= now;
-        (!caller.expires.as_ref().is_some_and(has_expired)).then_some(caller)
+        (!caller.has_expired(now)).then_some(caller)
+    }
+
+    /// Returns the caller whom an issuer calls `subject`, if the caller has not expired at the time
+    /// `now`.
+    pub fn called(
+        &self,
+        issuer: &str,
+        subject: &str,
+        now: SystemTime,
+    ) -> Option<&Arc<KnownCaller>> {
+        let caller = self.by_subject.get(issuer)?.get(subject)?;
+        (!caller.has_expired(now)).then_some(caller)
     }
 
     /// Returns the caller with this name, if there is one.
@@ -150,11 +220,36 @@ fn role(table: &dyn TableLike, roles: &Roles) -> Result<Arc<Role>, String> {
         .ok_or_else(|| format!("`role`: there is no role {name:?}; {}", known()))
 }
 
+/// Reads a text that is not empty.
+fn text<'a>(table: &'a dyn TableLike, key: &str, wanted: &str) -> Result<Option<&'a str>, String> {
+    let text = table.get(key).map(|item| {
+        let text = item.as_str().filter(|text| !text.is_empty());
+        text.ok_or_else(|| format!("`{key}`: give {wanted} in quotation marks"))
+    });
+    text.transpose()
+}
+
+/// Returns the issuer that a caller names, or the only one.
+fn issuer_of<'a>(named: Option<&str>, issuers: &'a [IssuerSettings]) -> Result<&'a str, String> {
+    let names: Vec<&'a str> = issuers.iter().map(|it| it.issuer.as_str()).collect();
+    match (named, names.as_slice()) {
+        (_, []) => Err("`subject`: there is no issuer; configure [[access.issuers]]".to_owned()),
+        (None, [only]) => Ok(only),
+        (None, _) => Err(format!("`issuer` is missing; give one of {names:?}")),
+        (Some(named), _) => {
+            let found = names.iter().copied().find(|name| *name == named);
+            found.ok_or_else(|| {
+                format!("`issuer`: there is no issuer {named:?}; give one of {names:?}")
+            })
+        }
+    }
+}
+
 /// Reads the hashes of a caller's tokens.
-fn hashes(table: &dyn TableLike) -> Result<Vec<TokenHash>, String> {
+fn hashes(item: &Item) -> Result<Vec<TokenHash>, String> {
     const FORM: &str = "give a list of SHA-256 hashes of 64 hexadecimal digits, as `odometer token` \
         prints it";
-    let list = table.get("sha256").and_then(Item::as_array);
+    let list = item.as_array();
     let list = list.ok_or_else(|| format!("`sha256`: {FORM}"))?;
     if list.is_empty() || list.len() > MAX_TOKENS {
         return Err(format!("`sha256`: give 1 to {MAX_TOKENS} hashes"));
@@ -166,8 +261,8 @@ fn hashes(table: &dyn TableLike) -> Result<Vec<TokenHash>, String> {
     hashes.ok_or_else(|| format!("`sha256`: {FORM}"))
 }
 
-/// Reads the time from which on a caller's tokens are wrong. A date alone is its first moment, in
-/// UTC.
+/// Reads the time from which on all that a caller can show is wrong. A date alone is its first
+/// moment, in UTC.
 fn expiry(item: &Item) -> Result<Timestamp, String> {
     let written = item.as_datetime().map(ToString::to_string);
     let written = written.unwrap_or_default();
@@ -215,7 +310,7 @@ mod tests {
             hex(token::make().expose()),
             hex(other.expose()),
         );
-        let callers = Callers::parse(&text, &roles()).unwrap();
+        let callers = Callers::parse(&text, &roles(), &[]).unwrap();
         // 2027-03-01T00:00:00Z, by `date -u -d 2027-03-01 +%s`.
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_803_859_200);
         let before = end - Duration::from_millis(1);
@@ -231,12 +326,85 @@ mod tests {
         assert!(callers.named("billing-prod").is_some() && callers.named("x").is_none());
         assert_eq!(callers.iter().count(), 2);
         assert!(
-            Callers::parse("", &roles())
+            Callers::parse("", &roles(), &[])
                 .unwrap()
                 .iter()
                 .next()
                 .is_none()
         );
+    }
+
+    fn issuers<const N: usize>(names: [&str; N]) -> Vec<IssuerSettings> {
+        let issuer = |name: &str| IssuerSettings {
+            issuer: name.to_owned(),
+            audience: "odometer".to_owned(),
+            jwks_file: "jwks.json".into(),
+        };
+        names.into_iter().map(issuer).collect()
+    }
+
+    #[test]
+    fn a_subject_leads_to_its_caller_until_it_expires() {
+        let text = format!(
+            "[a]\nrole = \"billing\"\nsubject = \"s\"\nissuer = \"x\"\nexpires = 2027-03-01\n\
+             [b]\nrole = \"reader\"\nsubject = \"s\"\nissuer = \"y\"\nsha256 = [\"{}\"]\n",
+            hex(TOKEN)
+        );
+        let callers = Callers::parse(&text, &roles(), &issuers(["x", "y"])).unwrap();
+        let start = SystemTime::UNIX_EPOCH;
+        let end = start + Duration::from_secs(1_803_859_200);
+        let called = |issuer, subject, now| {
+            let caller = callers.called(issuer, subject, now);
+            caller.map(|caller| caller.name.to_string())
+        };
+        assert_eq!(called("x", "s", start).as_deref(), Some("a"));
+        assert_eq!(called("x", "s", end), None);
+        assert_eq!(called("y", "s", end).as_deref(), Some("b"));
+        assert_eq!(called("z", "s", start), None);
+        assert_eq!(called("x", "S", start), None);
+        assert_eq!(callers.shown_by(TOKEN, end).unwrap().name.as_ref(), "b");
+
+        // Only one issuer need not be named.
+        let text = "[a]\nrole = \"billing\"\nsubject = \"s\"\n";
+        let callers = Callers::parse(text, &roles(), &issuers(["x"])).unwrap();
+        assert!(callers.called("x", "s", start).is_some());
+    }
+
+    #[test]
+    fn a_subject_that_is_of_no_use_is_named() {
+        let (none, one, two) = (issuers([]), issuers(["x"]), issuers(["x", "y"]));
+        for (keys, issuers, said) in [
+            ("subject = \"s\"", &none, "[[access.issuers]]"),
+            (
+                "subject = \"s\"",
+                &two,
+                "`issuer` is missing; give one of [\"x\", \"y\"]",
+            ),
+            ("subject = 5", &one, "`subject`: give"),
+            ("subject = \"\"", &one, "`subject`: give"),
+            ("subject = \"s\"\nissuer = 5", &one, "`issuer`: give"),
+            (
+                "subject = \"s\"\nissuer = \"z\"",
+                &one,
+                "no issuer \"z\"; give one of [\"x\"]",
+            ),
+            ("issuer = \"x\"", &one, "give `sha256` or `subject`"),
+            (
+                "subject = \"s\"\n[b]\nrole = \"reader\"\nsubject = \"s\"\nissuer = \"x\"",
+                &one,
+                "`subject`: it stands at [a] already",
+            ),
+        ] {
+            let text = format!("[a]\nrole = \"billing\"\n{keys}\n");
+            let problem = Callers::parse(&text, &roles(), issuers).unwrap_err();
+            assert!(problem.contains(said), "{keys}: {problem}");
+        }
+        let text = format!(
+            "[a]\nrole = \"billing\"\nissuer = \"x\"\nsha256 = [\"{}\"]\n",
+            hex(TOKEN)
+        );
+        let problem = Callers::parse(&text, &roles(), &one).unwrap_err();
+        assert!(problem.contains("`subject` alone"), "{problem}");
     }
 
     #[test]
@@ -253,7 +421,14 @@ mod tests {
             (format!("[a]\n{hash}"), "`role` is missing; give one of"),
             (format!("[a]\nrole = 5\n{hash}"), "quotation marks"),
             (format!("[a]\nrole = \"x\"\n{hash}"), "no role \"x\""),
-            ("[a]\nrole = \"billing\"".to_owned(), "`sha256`: give"),
+            (
+                "[a]\nrole = \"billing\"".to_owned(),
+                "nothing; give `sha256` or `subject`",
+            ),
+            (
+                "[a]\nrole = \"billing\"\nsha256 = 5".to_owned(),
+                "`sha256`: give",
+            ),
             (
                 format!("[a]\nrole = \"billing\"\nsha256 = [\"{TOKEN}\"]"),
                 "64 hexadecimal digits",
@@ -283,7 +458,7 @@ mod tests {
                 "`expires`",
             ),
         ] {
-            let problem = Callers::parse(&text, &roles()).unwrap_err();
+            let problem = Callers::parse(&text, &roles(), &[]).unwrap_err();
             assert!(problem.contains(said), "{text}: {problem}");
             assert!(!problem.contains(char::is_control), "{problem:?}");
             let tells = problem.contains(TOKEN) || problem.contains(&digits);

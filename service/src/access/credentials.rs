@@ -1,17 +1,21 @@
-//! Holds what callers have to show: the administrator's token, and the tokens of the callers. Reads
-//! both again when their files change.
+//! Holds what callers have to show: the administrator's token, the tokens and subjects of callers, and
+//! the keys of issuers. Reads all of it again when the files change.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use metrics::Gauge;
 use odometer_process::secret::Secret;
 use parking_lot::Mutex;
 
-use super::callers::Callers;
+use super::callers::{Callers, KnownCaller};
+use super::issuers::issuer::TokenIssuers;
 use super::settings::AccessSettings;
+use super::token;
+use super::verdicts::{Verdict, Verdicts};
 use crate::config::Config;
 
 /// Names the log target of the events in this file.
@@ -23,7 +27,9 @@ pub struct Credentials {
     admin_token_file: Option<PathBuf>,
     access: Option<AccessSettings>,
     callers: ArcSwap<Callers>,
-    /// How often the token or the callers have changed.
+    issuers: ArcSwap<TokenIssuers>,
+    verdicts: Verdicts,
+    /// How often the token, the callers or the keys of issuers have changed.
     generation: AtomicU64,
     /// 1 while a file cannot be used, so that its former content counts.
     stale: Gauge,
@@ -35,18 +41,24 @@ impl Credentials {
     /// Reads what a configuration names.
     ///
     /// # Errors
-    /// A sentence: the file of callers cannot be used.
+    /// A sentence: the file of callers, or that of an issuer's keys, cannot be used.
     pub fn new(config: &Config, stale: Gauge) -> Result<Self, String> {
         let access = config.access.clone();
         let callers = access
             .as_ref()
             .map(AccessSettings::read_callers)
             .transpose()?;
+        let issuers = access
+            .as_ref()
+            .map(AccessSettings::read_issuers)
+            .transpose()?;
         Ok(Self {
             admin_token: ArcSwapOption::from_pointee(config.admin_token.clone()),
             admin_token_file: config.admin_token_file.clone(),
             access,
             callers: ArcSwap::from_pointee(callers.unwrap_or_default()),
+            issuers: ArcSwap::from_pointee(issuers.unwrap_or_default()),
+            verdicts: Verdicts::default(),
             generation: AtomicU64::new(0),
             stale,
             logged: Mutex::default(),
@@ -63,13 +75,38 @@ impl Credentials {
         self.access.as_ref()
     }
 
-    /// Returns the callers as the file last said.
-    pub fn callers(&self) -> Arc<Callers> {
-        self.callers.load_full()
+    /// Returns the caller whose token this is, if the token is right at the time `now`.
+    ///
+    /// A token is one of the file of callers, or a JSON Web Token of an issuer for a subject in that
+    /// file. To verify one takes far longer than to look it up, so those that were right are
+    /// remembered.
+    pub fn caller_of(&self, token: &str, now: SystemTime) -> Option<Arc<KnownCaller>> {
+        // Read before keys and callers are, so that no verdict is newer than what it is made of.
+        let generation = self.generation();
+        let callers = self.callers.load();
+        if let Some(caller) = callers.shown_by(token, now) {
+            return Some(Arc::clone(caller));
+        }
+        let issuers = self.issuers.load();
+        if !issuers.may_have_signed(token) {
+            return None;
+        }
+        let hash = token::digest(token);
+        if let Some(caller) = self.verdicts.get(&hash, generation, now) {
+            return Some(caller);
+        }
+        let identity = issuers.identity(token, now)?;
+        let caller = callers.called(&identity.issuer, &identity.subject, now)?;
+        let verdict = Verdict {
+            caller: Arc::clone(caller),
+            until: identity.until,
+        };
+        self.verdicts.keep(hash, verdict, generation, now);
+        Some(Arc::clone(caller))
     }
 
-    /// Returns how often the token or the callers have changed. What was read after this has changed
-    /// at least as often.
+    /// Returns how often the token, the callers or the keys of issuers have changed. What was read
+    /// after this has changed at least as often.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -77,15 +114,18 @@ impl Credentials {
 
     /// Returns whether there is a file that can change.
     pub fn has_files(&self) -> bool {
-        let callers_file = self.access.as_ref().and_then(|it| it.callers_file.as_ref());
-        self.admin_token_file.is_some() || callers_file.is_some()
+        let access = self.access.as_ref();
+        let of_access =
+            access.is_some_and(|it| it.callers_file.is_some() || !it.issuers.is_empty());
+        self.admin_token_file.is_some() || of_access
     }
 
     /// Reads the files again. A file that cannot be used changes nothing: its former content goes
     /// on counting, and log and metric say so.
     pub fn refresh(&self) {
         let problems = [self.refresh_admin_token(), self.refresh_callers()];
-        let problems: Vec<String> = problems.into_iter().filter_map(Result::err).collect();
+        let mut problems: Vec<String> = problems.into_iter().filter_map(Result::err).collect();
+        problems.extend(self.refresh_issuers());
         self.stale.set(f64::from(u8::from(!problems.is_empty())));
         let mut logged = self.logged.lock();
         if *logged == problems {
@@ -129,5 +169,130 @@ impl Credentials {
             tracing::info!(target: TARGET, n_callers, "The callers have changed");
         }
         Ok(())
+    }
+
+    /// Returns what is wrong with the files of issuers that cannot be used. The others count.
+    fn refresh_issuers(&self) -> Vec<String> {
+        let former = self.issuers.load();
+        let (issuers, problems) = former.read_again();
+        if issuers != **former {
+            let n_keys = issuers.n_keys();
+            self.issuers.store(Arc::new(issuers));
+            self.generation.fetch_add(1, Ordering::Release);
+            tracing::info!(target: TARGET, n_keys, "The keys of issuers have changed");
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use odometer_tests::directory;
+    use odometer_tests::token_signer::{TokenSigner, key_set, unix_seconds};
+    use serde_json::json;
+
+    use super::super::issuers::issuer::IssuerSettings;
+    use super::super::role::Role;
+    use super::*;
+
+    const CALLERS: &str = "[a]\nrole = \"taker\"\nsubject = \"s\"\n";
+
+    /// Returns what callers have to show: tokens for the subject `s` that `signer` signs.
+    fn credentials(folder: &Path, signer: &TokenSigner) -> Credentials {
+        let [callers_file, jwks_file] = ["callers", "jwks"].map(|it| folder.join(it));
+        fs::write(&callers_file, CALLERS).unwrap();
+        fs::write(&jwks_file, key_set(&[signer])).unwrap();
+        let mut access = AccessSettings {
+            callers_file: Some(callers_file),
+            issuers: vec![IssuerSettings {
+                issuer: "x".to_owned(),
+                audience: "odometer".to_owned(),
+                jwks_file,
+            }],
+            ..AccessSettings::default()
+        };
+        access.roles.add(Role::new("taker"));
+        let config = Config {
+            access: Some(access),
+            ..Config::default()
+        };
+        Credentials::new(&config, Gauge::noop()).unwrap()
+    }
+
+    fn token(signer: &TokenSigner, subject: &str, exp: u64) -> String {
+        signer.token(&json!({"iss": "x", "aud": "odometer", "sub": subject, "exp": exp}))
+    }
+
+    #[test]
+    fn a_token_that_was_right_is_remembered_until_keys_or_callers_change() {
+        let folder = directory("credentials");
+        let file = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        let (old, new) = (TokenSigner::ed25519("old"), TokenSigner::es256("new"));
+        let credentials = credentials(folder.path(), &old);
+        assert!(credentials.has_files());
+        let (now, exp) = (SystemTime::now(), unix_seconds() + 600);
+        let [right, of_new] = [&old, &new].map(|signer| token(signer, "s", exp));
+        let is_right = |token: &str| credentials.caller_of(token, now).is_some();
+        let is_remembered = |token: &str| {
+            let generation = credentials.generation();
+            let hash = token::digest(token);
+            credentials.verdicts.get(&hash, generation, now).is_some()
+        };
+        assert!(!is_remembered(&right) && is_right(&right) && is_remembered(&right));
+        assert!(is_right(&right));
+        for wrong in [
+            token(&old, "other", exp),
+            of_new.clone(),
+            "a.b.c".to_owned(),
+        ] {
+            assert!(!is_right(&wrong) && !is_remembered(&wrong));
+        }
+        credentials.refresh();
+        assert!(is_remembered(&right), "nothing has changed");
+
+        file("callers", "");
+        credentials.refresh();
+        assert!(
+            !is_remembered(&right) && !is_right(&right),
+            "it was withdrawn"
+        );
+        file("callers", CALLERS);
+        credentials.refresh();
+        assert!(is_right(&right));
+
+        file("jwks", &key_set(&[&old, &new]));
+        credentials.refresh();
+        assert!(!is_remembered(&right) && is_right(&right) && is_right(&of_new));
+        file("jwks", "{");
+        credentials.refresh();
+        assert!(is_remembered(&right) && is_remembered(&of_new));
+        file("jwks", &key_set(&[&new]));
+        credentials.refresh();
+        assert!(!is_right(&right) && is_right(&of_new));
+    }
+
+    #[test]
+    fn a_remembered_token_ends_with_its_time_and_its_caller_s() {
+        let folder = directory("credentials");
+        let signer = TokenSigner::ed25519("k");
+        let credentials = credentials(folder.path(), &signer);
+        let (now, exp) = (SystemTime::now(), unix_seconds() + 600);
+        let token = token(&signer, "s", exp);
+        let is_right = |after| {
+            let after = Duration::from_secs(after);
+            credentials.caller_of(&token, now + after).is_some()
+        };
+        assert!(is_right(0) && is_right(628) && !is_right(631));
+        let expiry = Timestamp::try_from(now + Duration::from_secs(60)).unwrap();
+        let callers = format!("{CALLERS}expires = {expiry:.3}\n");
+        fs::write(folder.path().join("callers"), callers).unwrap();
+        credentials.refresh();
+        assert!(is_right(0) && is_right(59) && !is_right(61));
     }
 }

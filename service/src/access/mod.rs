@@ -9,16 +9,20 @@
 //! - `role.rs`: says on which names a role has each right.
 //! - `callers.rs`: reads the file of callers, and finds the caller of a token.
 //! - `credentials.rs`: holds what callers have to show, and reads the files again.
+//! - `issuers/`: verifies JSON Web Tokens.
 //!
 //! The rest: `quotas/` bounds what the callers of a role use up, `token.rs` makes tokens and hashes
-//! them, and `settings.rs` defines what `[access]` configures.
+//! them, `verdicts.rs` remembers the JSON Web Tokens that were right, and `settings.rs` defines what
+//! `[access]` configures.
 
 pub mod callers;
 pub mod credentials;
 #[cfg(test)]
 mod fuzz;
+pub mod issuers;
 pub mod quotas;
 pub mod right;
 pub mod role;
 pub mod settings;
 pub mod token;
+pub mod verdicts;

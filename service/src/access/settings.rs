@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::callers::Callers;
+use super::issuers::issuer::{IssuerSettings, TokenIssuers};
 use super::role::{Role, Roles};
 
 /// Who may do what, as the configuration says it.
@@ -14,6 +15,8 @@ pub struct AccessSettings {
     pub anonymous: Option<Arc<Role>>,
     /// The file of callers.
     pub callers_file: Option<PathBuf>,
+    /// Who signs JSON Web Tokens of callers.
+    pub issuers: Vec<IssuerSettings>,
 }
 
 impl AccessSettings {
@@ -26,6 +29,14 @@ impl AccessSettings {
             return Ok(Callers::default());
         };
         let named = |problem| format!("access.callers_file: {problem}");
-        Callers::read(file, &self.roles).map_err(named)
+        Callers::read(file, &self.roles, &self.issuers).map_err(named)
+    }
+
+    /// Reads the keys of all issuers.
+    ///
+    /// # Errors
+    /// A sentence that names the key, the file and what is wrong.
+    pub fn read_issuers(&self) -> Result<TokenIssuers, String> {
+        TokenIssuers::read(&self.issuers)
     }
 }

@@ -29,7 +29,12 @@ pub fn make() -> Secret {
 /// Returns the hash of a token; `None` if the text does not have the form of a token.
 pub fn hash(text: &str) -> Option<TokenHash> {
     let has_form = text.len() == LENGTH && text.starts_with(PREFIX);
-    has_form.then(|| Sha256::digest(text.as_bytes()).into())
+    has_form.then(|| digest(text))
+}
+
+/// Returns the SHA-256 of a text of any form.
+pub fn digest(text: &str) -> TokenHash {
+    Sha256::digest(text.as_bytes()).into()
 }
 
 /// Returns a hash in hexadecimal digits.

@@ -44,6 +44,12 @@ pub async fn check(
         let callers = access.read_callers();
         let callers = callers.map_err(CommandFailure::configuration)?;
         tell(format!("callers: {} with roles", callers.iter().count()));
+        let issuers = access.read_issuers();
+        let issuers = issuers.map_err(CommandFailure::configuration)?;
+        if issuers.n_issuers() > 0 {
+            let (n_issuers, n_keys) = (issuers.n_issuers(), issuers.n_keys());
+            tell(format!("issuers: {n_issuers} with {n_keys} keys"));
+        }
     }
     odometer_store::check(&stores_settings(config), tell).await?;
     Ok(())

@@ -84,6 +84,8 @@ fn known(
         _ => {
             let callers = access.read_callers();
             let callers = callers.map_err(CommandFailure::configuration)?;
+            let issuers = access.read_issuers();
+            issuers.map_err(CommandFailure::configuration)?;
             let Some(known) = callers.named(caller) else {
                 return unknown(format!("{caller:?} is not in the file of callers"));
             };

@@ -1,5 +1,5 @@
-//! Reads `[access]`: the roles with their rights, the role of callers without a token, and the file
-//! of callers.
+//! Reads `[access]`: the roles with their rights, the role of callers without a token, the file of
+//! callers, and the issuers of their JSON Web Tokens.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::error::ConfigError;
 use super::layers::name_in;
 use crate::access::{
+    issuers::issuer::{IssuerSettings, MAX_ISSUERS},
     quotas::{
         Quota, Quotas,
         names::NamesQuota,
@@ -30,13 +31,16 @@ const SECTION: &str = "access";
 const MAX_COUNTED: u64 = 100_000;
 
 /// The keys of the section.
-const KEYS: [&str; 3] = ["anonymous", "callers_file", "roles"];
+const KEYS: [&str; 4] = ["anonymous", "callers_file", "roles", "issuers"];
+
+/// The keys of an issuer. Each issuer has all of them.
+const ISSUER_KEYS: [&str; 3] = ["issuer", "audience", "jwks_file"];
 
 /// Reads `[access]` from the layers; `None` if no layer has it.
 ///
 /// # Errors
-/// The first key that cannot be used. The file of callers is not read here: not every command needs
-/// it.
+/// The first key that cannot be used. The files of callers and keys are not read here: not every
+/// command needs them.
 pub(crate) fn read(layers: &Figment) -> Result<Option<AccessSettings>, ConfigError> {
     let Ok(given) = layers.find_value(SECTION) else {
         return Ok(None);
@@ -84,7 +88,62 @@ fn settings(section: &Map<String, Value>) -> Result<AccessSettings, ConfigError>
     if let Some(path) = text(section, "callers_file", "the path of a file")? {
         settings.callers_file = Some(PathBuf::from(path));
     }
+    if let Some(given) = section.get("issuers") {
+        settings.issuers = issuers(given)?;
+    }
     Ok(settings)
+}
+
+/// Reads the tables of `[[access.issuers]]`.
+fn issuers(given: &Value) -> Result<Vec<IssuerSettings>, ConfigError> {
+    let wrong = |problem: String| ConfigError::new("issuers", problem);
+    let tables = given.as_array().into_iter().flatten();
+    let tables: Option<Vec<_>> = tables.map(Value::as_object).collect();
+    let Some(tables) = tables.filter(|_| given.is_array()) else {
+        let keys = ISSUER_KEYS.map(|key| format!("`{key}`")).join(", ");
+        return Err(wrong(format!(
+            "give tables that begin with [[access.issuers]], in two brackets, in the configuration \
+             file; each has {keys}"
+        )));
+    };
+    if tables.len() > MAX_ISSUERS {
+        let n = tables.len();
+        return Err(wrong(format!("there are {n}; give {MAX_ISSUERS} at most")));
+    }
+    let mut issuers: Vec<IssuerSettings> = Vec::new();
+    for (index, table) in tables.into_iter().enumerate() {
+        let named = |wrong: ConfigError| wrong.below(&format!("issuers[{index}]"));
+        let issuer = issuer(table).map_err(named)?;
+        if let Some(earlier) = issuers.iter().position(|it| it.issuer == issuer.issuer) {
+            let problem = format!("issuers[{earlier}] has the same one; give each issuer once");
+            return Err(named(ConfigError::new("issuer", problem)));
+        }
+        issuers.push(issuer);
+    }
+    Ok(issuers)
+}
+
+fn issuer(table: &Map<String, Value>) -> Result<IssuerSettings, ConfigError> {
+    let mut keys = table.keys();
+    if let Some(key) = keys.find(|key| !ISSUER_KEYS.contains(&key.as_str())) {
+        let known = ISSUER_KEYS.join(", ");
+        let problem = format!("there is no such key; known here are {known}");
+        return Err(ConfigError::new(key, problem));
+    }
+    let required = |key: &str, wanted: &str| {
+        let given = text(table, key, wanted)?.filter(|text| !text.is_empty());
+        given
+            .map(str::to_owned)
+            .ok_or_else(|| ConfigError::new(key, format!("it is missing or empty; give {wanted}")))
+    };
+    Ok(IssuerSettings {
+        issuer: required("issuer", "the exact `iss` of the issuer's tokens")?,
+        audience: required(
+            "audience",
+            "what `aud` of the tokens must have, as in \"odometer\"",
+        )?,
+        jwks_file: PathBuf::from(required("jwks_file", "the path of the file of its keys")?),
+    })
 }
 
 fn text<'a>(
@@ -194,7 +253,11 @@ fn names(right: &str, globs: &Value) -> Result<Vec<Glob>, ConfigError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "tests may fail loudly"
+)]
 mod tests {
     use super::super::tests::File;
     use super::*;
@@ -316,6 +379,73 @@ mod tests {
             "quotation marks",
         ),
     ];
+
+    const ISSUER: &str = "[[access.issuers]]\nissuer = \"https://a\"\naudience = \"odometer\"\n\
+                          jwks_file = \"a.json\"\n";
+
+    #[test]
+    fn issuers_are_read_in_their_order() {
+        let other = ISSUER.replace("https://a", "https://b");
+        let access = File::with(&format!("{READER}{ISSUER}{other}")).load();
+        let issuers = access.unwrap().access.unwrap().issuers;
+        let names: Vec<&str> = issuers.iter().map(|it| it.issuer.as_str()).collect();
+        assert_eq!(names, ["https://a", "https://b"]);
+        assert_eq!(issuers[0].audience, "odometer");
+        assert_eq!(issuers[0].jwks_file, PathBuf::from("a.json"));
+    }
+
+    #[test]
+    fn an_issuer_that_cannot_be_used_is_named() {
+        let place = "access.issuers";
+        let without = |key: &str| {
+            let lines = ISSUER.lines().filter(|line| !line.starts_with(key));
+            lines.map(|line| format!("{line}\n")).collect::<String>()
+        };
+        let with = |line: &str| format!("{ISSUER}{line}\n");
+        for (content, key, said) in [
+            ("[access.issuers]\n".to_owned(), "", "[[access.issuers]]"),
+            (
+                "[access]\nissuers = 5\n".to_owned(),
+                "",
+                "[[access.issuers]]",
+            ),
+            (
+                "[access]\nissuers = [5]\n".to_owned(),
+                "",
+                "[[access.issuers]]",
+            ),
+            (without("issuer ="), "[0].issuer", "missing or empty"),
+            (without("audience"), "[0].audience", "missing or empty"),
+            (without("jwks_file"), "[0].jwks_file", "missing or empty"),
+            (
+                ISSUER.replace("\"odometer\"", "5"),
+                "[0].audience",
+                "quotation marks",
+            ),
+            (
+                ISSUER.replace("odometer", ""),
+                "[0].audience",
+                "missing or empty",
+            ),
+            (
+                with("role = \"a\""),
+                "[0].role",
+                "issuer, audience, jwks_file",
+            ),
+            (with(ISSUER), "[1].issuer", "issuers[0] has the same"),
+            (ISSUER.repeat(17), "", "there are 17; give 16 at most"),
+        ] {
+            // A key of the section stands before the sections in it.
+            let sentence = File::with(&format!("{content}{READER}")).refusal();
+            let named = format!("configuration: {place}{key} in ");
+            assert!(sentence.starts_with(&named), "{content}: {sentence}");
+            assert!(sentence.contains(said), "{content}: {sentence}");
+        }
+        let file = File::with(READER);
+        let refused = file.load_with([("ODOMETER_ACCESS__ISSUERS", "https://a")]);
+        let sentence = refused.unwrap_err().to_string();
+        assert!(sentence.contains("[[access.issuers]]"), "{sentence}");
+    }
 
     #[test]
     fn what_cannot_be_used_is_named() {

@@ -257,7 +257,8 @@ mod tests {
              [[template]]\nmatch = \"inv-*\"\nkind = \"block\"\nblock = { min = 5, hold = \"1h\" }\n\
              [[template]]\nmatch = \"*-small\"\nshare = \"misc\"\n\
              [access]\nanonymous = \"guest\"\n\
-             [access.roles.guest]\ntake = [\"orders\", \"a-*\"]\n",
+             [access.roles.guest]\ntake = [\"orders\", \"a-*\"]\n\
+             [[access.issuers]]\nissuer = \"https://a\"\naudience = \"o\"\njwks_file = \"a.json\"\n",
         );
         let text = shown(
             &file,

@@ -130,7 +130,7 @@ impl Access {
     ///
     /// After many wrong tokens from one address, each further token that is not a caller's waits
     /// before it is compared, whether it is right or wrong. Nobody can guess the token of a caller,
-    /// so these need not wait.
+    /// or sign one, so these need not wait.
     ///
     /// # Errors
     /// 401 without the right token. 403 if no token would be right, or if callers need no token and
@@ -206,14 +206,13 @@ impl Access {
             return Ok(self.caller("anonymous", Shown::Nothing, Some(role)));
         }
         if let Some(token) = bearer(request.headers())
-            && let Some(known) = self
-                .credentials
-                .callers()
-                .shown_by(token, SystemTime::now())
+            && let Some(known) = self.credentials.caller_of(token, SystemTime::now())
         {
             let role = Some(Arc::clone(&known.role));
             return Ok(self.caller(Arc::clone(&known.name), Shown::Token, role));
         }
+        // A JSON Web Token that is wrong is a wrong token like any other. So it waits, too, and the
+        // administrator's token may have its form.
         let token = self.credentials.admin_token();
         self.compare(token.as_deref(), request).await
     }

@@ -45,6 +45,8 @@ mod serving;
 mod sources;
 mod state;
 mod suggestions;
+#[cfg(test)]
+mod tests;
 mod text;
 mod trace;
 mod urls;

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod first_use;
+mod issuers;
 mod quotas;
 mod rotation;
 mod table;
