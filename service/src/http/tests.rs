@@ -1,6 +1,10 @@
 //! Tests how calls with a JSON Web Token are decided.
 
-#![allow(clippy::expect_used, reason = "tests may fail loudly")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests may fail loudly"
+)]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -33,6 +33,9 @@ pub enum PublicKey {
     },
 }
 
+/// Reads the members of a key of one type.
+type KeyReader = fn(&Value) -> Result<PublicKey, String>;
+
 impl PublicKey {
     /// Reads a JSON Web Key (RFC 7517), by RFC 7518 for RSA and P-256 and by RFC 8037 for Ed25519.
     /// `None` if the key is of another type, or is for something else.
@@ -43,13 +46,12 @@ impl PublicKey {
         if !is_for_signatures(key) {
             return Ok(None);
         }
-        let (name, read): (&str, fn(&Value) -> Result<Self, String>) =
-            match (text(key, "kty"), text(key, "crv")) {
-                (Some("RSA"), _) => ("RS256", Self::rsa),
-                (Some("EC"), Some("P-256")) => ("ES256", Self::p256),
-                (Some("OKP"), Some("Ed25519")) => ("EdDSA", Self::ed25519),
-                (_, _) => return Ok(None),
-            };
+        let (name, read): (&str, KeyReader) = match (text(key, "kty"), text(key, "crv")) {
+            (Some("RSA"), _) => ("RS256", Self::rsa),
+            (Some("EC"), Some("P-256")) => ("ES256", Self::p256),
+            (Some("OKP"), Some("Ed25519")) => ("EdDSA", Self::ed25519),
+            (_, _) => return Ok(None),
+        };
         // A key may verify another algorithm of its type, as in RS512.
         if key.get("alg").is_some_and(|given| given != name) {
             return Ok(None);
