@@ -117,7 +117,7 @@ impl Callers {
         }
         let table = item
             .as_table_like()
-            .ok_or("give a section with `role` and `sha256`")?;
+            .ok_or("give a section with `role`, and `sha256` or `subject`")?;
         if let Some((key, _)) = table.iter().find(|(key, _)| !KEYS.contains(key)) {
             let known = KEYS.join(", ");
             return Err(format!("there is no key `{key}`; known are {known}"));
@@ -164,7 +164,7 @@ impl Callers {
         let Some(subject) = text(table, "subject", "the `sub` of the caller's tokens")? else {
             return match issuer {
                 None => Ok(()),
-                Some(_) => Err("`issuer` is of use with `subject` alone; give both".to_owned()),
+                Some(_) => Err("`issuer` needs `subject`; give both".to_owned()),
             };
         };
         let issuer = issuer_of(issuer, issuers)?.to_owned();

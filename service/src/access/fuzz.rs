@@ -178,7 +178,7 @@ proptest! {
         edit in edit(PIECES),
     ) {
         let text = text_of(&callers);
-        let file = Callers::parse(&text, &roles()).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let file = Callers::parse(&text, &roles(), &[]).unwrap_or_else(|error| panic!("{error}: {text}"));
         assert_eq!(file.iter().count(), callers.len());
         for (at, caller) in callers.iter().enumerate() {
             let end = EXPIRIES[caller.expires].map(|(_, seconds)| seconds);
@@ -216,7 +216,7 @@ fn a_file_of_callers_is_refused_in_one_line_without_its_tokens_or_keeps_to_what_
             let text = first.of(&text_of(&callers));
             let text = second.map_or(text.clone(), |second: Edit| second.of(&text));
             let all = (0..MAX_WRITTEN).flat_map(|at| (0..MAX_TOKENS).map(move |n| token_of(at, n)));
-            match Callers::parse(&text, &roles()) {
+            match Callers::parse(&text, &roles(), &[]) {
                 Ok(file) => {
                     let digits = text.to_lowercase();
                     for caller in file.iter() {

@@ -14,19 +14,32 @@ const OTHERS_WRITE: u32 = 0o002;
 /// # Errors
 /// A sentence that names the file: it cannot be read, or everybody may write to it.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
+    let mut content = String::new();
+    let read = open(path)?.read_to_string(&mut content);
+    read.map_err(|error| unread(path, &error))?;
+    Ok(content)
+}
+
+/// Opens a file, to be read.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn open(path: &Path) -> Result<File, String> {
     let file = path.display();
-    let unread = |error: io::Error| format!("{file} cannot be read: {error}");
-    let mut opened = File::open(path).map_err(unread)?;
-    let metadata = opened.metadata().map_err(unread)?;
+    let opened = File::open(path).map_err(|error| unread(path, &error))?;
+    let metadata = opened.metadata().map_err(|error| unread(path, &error))?;
     if metadata.is_file() && metadata.permissions().mode() & OTHERS_WRITE != 0 {
         return Err(format!(
             "{file} can be written by everybody, who could give themselves any right; take this \
              away with `chmod o-w`"
         ));
     }
-    let mut content = String::new();
-    opened.read_to_string(&mut content).map_err(unread)?;
-    Ok(content)
+    Ok(opened)
+}
+
+/// Returns the sentence about a file that cannot be read.
+pub(crate) fn unread(path: &Path, error: &io::Error) -> String {
+    format!("{} cannot be read: {error}", path.display())
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Reads the file of an issuer's keys: a JSON Web Key Set.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::public_key::PublicKey;
+use crate::config::guarded_file;
 
 /// The most keys in a file.
 const MAX_KEYS: usize = 64;
@@ -25,13 +25,11 @@ impl KeySet {
     /// # Errors
     /// A sentence that says what is wrong.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let unreadable =
-            |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
-        let file = File::open(path).map_err(unreadable)?;
+        let file = guarded_file::open(path)?;
         let mut text = Vec::new();
         // One byte more tells a file that is too large.
         let read = file.take(MAX_BYTES + 1).read_to_end(&mut text);
-        read.map_err(unreadable)?;
+        read.map_err(|error| guarded_file::unread(path, &error))?;
         Self::parse(&text).map_err(|problem| format!("{}: {problem}", path.display()))
     }
 

@@ -4,6 +4,8 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::Value;
 
+use crate::access::token;
+
 /// The bits that the modulus of an RSA key may have. Ring verifies with no other key.
 const MODULUS_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
@@ -33,6 +35,19 @@ pub enum PublicKey {
     },
 }
 
+/// The coordinates `y` of all points of Ed25519 whose order divides 8, as they can be written: 0, 1,
+/// −1, the two of order 8, and 0 and 1 with the modulus 2^255 − 19 added. They follow from the curve
+/// of RFC 8032, section 5.1.
+const SMALL_ORDER: [&str; 7] = [
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+];
+
 /// Reads the members of a key of one type.
 type KeyReader = fn(&Value) -> Result<PublicKey, String>;
 
@@ -43,6 +58,12 @@ impl PublicKey {
     /// # Errors
     /// A sentence: the key would be of use, but cannot be used.
     pub fn parse(key: &Value) -> Result<Option<Self>, String> {
+        // A secret has no place in this file, whatever it is for.
+        if let Some(secret) = ["d", "k"].into_iter().find(|part| key.get(part).is_some()) {
+            return Err(format!(
+                "it has a secret part, `{secret}`; make a new key, and give its public part alone"
+            ));
+        }
         if !is_for_signatures(key) {
             return Ok(None);
         }
@@ -55,11 +76,6 @@ impl PublicKey {
         // A key may verify another algorithm of its type, as in RS512.
         if key.get("alg").is_some_and(|given| given != name) {
             return Ok(None);
-        }
-        if key.get("d").is_some() {
-            let problem =
-                "it has a private part, `d`; make a new key, and give its public part alone";
-            return Err(problem.to_owned());
         }
         read(key).map(Some)
     }
@@ -91,6 +107,9 @@ impl PublicKey {
 
     fn ed25519(key: &Value) -> Result<Self, String> {
         let point = coordinate(key, "x")?;
+        if is_of_small_order(&point) {
+            return Err("`x` is a point for which anybody can sign; give a key".to_owned());
+        }
         Ok(Self::Ed25519 { point })
     }
 
@@ -113,6 +132,18 @@ impl PublicKey {
             Self::Ed25519 { point } => DecodingKey::from_ed_der(point),
         }
     }
+}
+
+/// Returns whether a point of Ed25519 has an order of at most 8. Signatures for such a point can be
+/// made without a secret. The sign of the other coordinate does not matter.
+fn is_of_small_order(point: &[u8]) -> bool {
+    let Ok(mut y) = <[u8; N_COORDINATE]>::try_from(point) else {
+        return false;
+    };
+    if let Some(last) = y.last_mut() {
+        *last &= 0x7f;
+    }
+    SMALL_ORDER.contains(&&*token::to_hex(&y))
 }
 
 /// Returns whether a key may verify signatures: `use` and `key_ops` say nothing else.

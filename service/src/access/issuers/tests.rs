@@ -133,8 +133,13 @@ fn a_token_whose_header_is_wrong_is_wrong() {
     let (rsa, p256) = (TokenSigner::rs256("r"), TokenSigner::es256("p"));
     let issuers = issuers(&[&rsa, &p256]);
     let header = |algorithm: &str, id: &str| json!({"alg": algorithm, "kid": id});
-    let mut with_key = header("ES256", "new");
-    with_key["jwk"] = TokenSigner::es256("new").public_key();
+    let other = TokenSigner::es256("new");
+    for id in ["new", "p"] {
+        let mut with_key = header("ES256", id);
+        with_key["jwk"] = other.public_key();
+        let token = other.token_with(&with_key, &claims());
+        assert_eq!(shown(&issuers, &token), None, "{with_key}");
+    }
     let mut critical = header("ES256", "p");
     critical["crit"] = json!(["b64"]);
     critical["b64"] = json!(true);
@@ -148,7 +153,6 @@ fn a_token_whose_header_is_wrong_is_wrong() {
         header("ES384", "p"),
         header("none", "p"),
         header("HS256", "p"),
-        with_key,
         critical,
         json!({"alg": "ES256", "kid": "p", "crit": []}),
     ] {
@@ -298,6 +302,14 @@ fn a_file_of_keys_that_is_of_no_use_is_refused_with_the_reason() {
         key.remove("kid");
         json!({ "keys": [key] }).to_string()
     });
+    let secret_of_other_use = json!({"keys": [
+        {"kty": "EC", "crv": "P-256", "kid": "a", "key_ops": ["sign"], "d": "AAAA"},
+    ]});
+    let shared_secret = json!({"keys": [{"kty": "oct", "kid": "a", "k": "AAAA"}]});
+    let ed25519 = TokenSigner::ed25519("e");
+    // Points of order 4, 1 and 2, in base64url. The second one has the sign set.
+    let (zeros, one) = ("A".repeat(43), format!("AQ{}IA", "A".repeat(39)));
+    let minus_one = format!("7P{}38", "_".repeat(39));
     let many: Vec<Value> = (0..65).map(|_| json!({})).collect();
     for (text, said) in [
         ("{".to_owned(), "not a JSON Web Key Set"),
@@ -316,7 +328,12 @@ fn a_file_of_keys_that_is_of_no_use_is_refused_with_the_reason() {
         (with(&p256, "x", json!(5)), "`x` is not a text"),
         (with(&p256, "y", json!("AAAA")), "`y` has 3 bytes"),
         (with(&p256, "x", json!("a+b")), "`x` is not a text"),
-        (with(&p256, "d", json!("AAAA")), "private part"),
+        (with(&p256, "d", json!("AAAA")), "secret part, `d`"),
+        (secret_of_other_use.to_string(), "secret part, `d`"),
+        (shared_secret.to_string(), "secret part, `k`"),
+        (with(&ed25519, "x", json!(zeros)), "anybody can sign"),
+        (with(&ed25519, "x", json!(one)), "anybody can sign"),
+        (with(&ed25519, "x", json!(minus_one)), "anybody can sign"),
         (with(&rsa, "n", json!(short)), "1024 bits; give one of 2048"),
         (with(&rsa, "n", json!("")), "0 bits"),
         (with(&rsa, "e", json!("AQ")), "not those of an RSA key"),
