@@ -35,8 +35,6 @@ async fn the_pod_runs_read_only_without_rights_and_gives_numbers(backend: Backen
         &[("url", &roles.serve), ("admin-token", TOKEN)],
     );
     pod.play();
-    pod.ready().await;
-    pod.define().await;
     assert_eq!(pod.first_number().await, 1);
     assert_eq!(faults_of(&pod.serving()), Vec::<String>::new());
     // Negative control: the process of this test has rights, and can write to its root.
@@ -59,8 +57,6 @@ fn the_single_pod_keeps_its_file_on_its_volume() {
         pod.containers
             .secret("odometer-serve", &[("admin-token", TOKEN)]);
         pod.play();
-        pod.ready().await;
-        pod.define().await;
         assert_eq!(pod.first_number().await, 1);
         assert_eq!(faults_of(&pod.serving()), Vec::<String>::new());
         pod.stop();
@@ -139,27 +135,12 @@ impl Pod {
         succeeds(&mut self.containers.podman(&down));
     }
 
-    async fn ready(&self) {
+    async fn first_number(&self) -> i64 {
         wait::until("the pod is ready", START_LIMIT, async || {
             let reply = self.client.get("/readyz").await;
             reply.is_ok_and(|reply| reply.status == 200).then_some(())
         })
         .await;
-    }
-
-    /// Defines the sequence, as an administrator. Other callers create none.
-    async fn define(&self) {
-        let path = "/v1/sequences/orders";
-        let unknown = self.client.post(&format!("{path}/next")).await;
-        assert_eq!(unknown.expect("a reply").status, 404);
-        let authorization = format!("Bearer {TOKEN}");
-        let headers = [("authorization", authorization.as_str())];
-        let defined = self.client.put_with(path, &json!({}), &headers).await;
-        assert_eq!(defined.expect("a reply").status, 201);
-    }
-
-    async fn first_number(&self) -> i64 {
-        self.ready().await;
         self.client.next("orders").await
     }
 
