@@ -136,6 +136,11 @@ impl Client {
         }
     }
 
+    /// Returns the URL that all paths are added to.
+    pub fn url(&self) -> &str {
+        &self.base
+    }
+
     /// Sends a request. `path` begins with `/`, and the URL library normalises it.
     pub async fn send(
         &self,

@@ -404,7 +404,7 @@ mod tests {
             hex(TOKEN)
         );
         let problem = Callers::parse(&text, &roles(), &one).unwrap_err();
-        assert!(problem.contains("`subject` alone"), "{problem}");
+        assert!(problem.contains("`issuer` needs `subject`"), "{problem}");
     }
 
     #[test]

@@ -364,6 +364,7 @@ async fn round(database: &TestDatabase, options: &Options, notes: &Arc<Notes>, n
             until_it_refuses(notes, client, name, notices).await;
         }
     }
+    notes.end_restore();
     if notices {
         recover(options, SKIP);
     }
@@ -396,7 +397,7 @@ async fn restore(
     notes: &Notes,
     notices: bool,
 ) {
-    notes.is_restoring.store(true, Ordering::SeqCst);
+    notes.begin_restore(notices);
     if database.backend == Backend::MariaDb {
         // MariaDB's restore replaces one table after the other. The replicas must notice the loss
         // before the first table changes.

@@ -1,7 +1,7 @@
 //! Notes of callers while a dump is restored: the numbers that they got, and each other answer.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,7 +15,7 @@ use crate::support::{Answer, Client, Ledger, Range};
 pub(super) struct Outcome {
     pub(super) ledger: Ledger,
     pub(super) n_went_back: u64,
-    /// Answers that are neither numbers nor the expected refusal, by their code.
+    /// Answers that are neither numbers nor the expected refusal: their code, and the call.
     pub(super) unexpected: BTreeMap<String, u64>,
 }
 
@@ -42,8 +42,15 @@ pub(super) struct Notes {
     pub(super) n_given: AtomicU64,
     /// Set while the tables are being replaced. The database may be away then.
     pub(super) is_restoring: AtomicBool,
+    /// The names that a replica may still answer from work that it began while the tables were
+    /// being replaced: all but those that it has refused since. `None` before a restore, and if
+    /// nobody notices it.
+    refused_since: Mutex<Option<BTreeSet<Key>>>,
     pub(super) is_over: AtomicBool,
 }
+
+/// The URL of a replica, and a name.
+type Key = (String, String);
 
 impl Notes {
     pub(super) fn given(&self, sequence: &str, ranges: &[Range]) {
@@ -53,8 +60,36 @@ impl Notes {
         outcome.ledger.record(sequence, ranges);
     }
 
+    /// Notes that the tables are being replaced, and whether the replicas will notice it.
+    pub(super) fn begin_restore(&self, notices: bool) {
+        self.is_restoring.store(true, Ordering::SeqCst);
+        let refused = notices.then(BTreeSet::new);
+        *self.refused_since.lock().expect("nobody panics with it") = refused;
+    }
+
+    /// Notes that each replica has refused each name since the restore.
+    pub(super) fn end_restore(&self) {
+        *self.refused_since.lock().expect("nobody panics with it") = None;
+    }
+
+    /// Returns whether an answer may say that the database is away. A call joins the work of calls
+    /// before it, so a replica may say so until it has refused the name.
+    fn may_be_away(&self, key: &Key) -> bool {
+        let refused = self.refused_since.lock().expect("nobody panics with it");
+        let is_unsettled = refused.as_ref().is_some_and(|it| !it.contains(key));
+        is_unsettled || self.is_restoring.load(Ordering::SeqCst)
+    }
+
+    fn note_refused(&self, key: Key) {
+        let mut refused = self.refused_since.lock().expect("nobody panics with it");
+        if let Some(refused) = refused.as_mut() {
+            refused.insert(key);
+        }
+    }
+
     pub(super) async fn call(&self, client: &Client, sequence: &str, path: &str) -> Option<String> {
-        let may_be_away = self.is_restoring.load(Ordering::SeqCst);
+        let key = (client.url().to_owned(), sequence.to_owned());
+        let may_be_away = self.may_be_away(&key);
         let answer = client
             .ask(&format!("/v1/sequences/{sequence}/{path}"))
             .await;
@@ -66,7 +101,7 @@ impl Notes {
             Answer::Refused(reply) => reply.code().unwrap_or(reply.body),
             Answer::NoReply(error) => error.to_string(),
         };
-        let may_be_away = may_be_away || self.is_restoring.load(Ordering::SeqCst);
+        let may_be_away = may_be_away || self.may_be_away(&key);
         let mut outcome = self.outcome.lock().expect("nobody panics with it");
         let is_away = matches!(
             code.as_str(),
@@ -74,8 +109,10 @@ impl Notes {
         );
         if code == "store_went_back" {
             outcome.n_went_back += 1;
+            self.note_refused(key);
         } else if !(may_be_away && is_away) {
-            *outcome.unexpected.entry(code.clone()).or_default() += 1;
+            let what = format!("{code}: {path} of {sequence} at {}", key.0);
+            *outcome.unexpected.entry(what).or_default() += 1;
         }
         Some(code)
     }
