@@ -289,7 +289,7 @@ mod tests {
         let file = File::with("");
         let text = shown(&file, [], false);
         let again = File::with(&text).load().unwrap();
-        assert_eq!(seen(&again), seen(&Config::default()), "{text}");
+        assert_eq!(seen(&again), seen(&file.load().unwrap()), "{text}");
         assert!(text.contains("# admin_token is not set\n"), "{text}");
         assert_eq!(shown(&file, [], true), HEADER);
 
