@@ -102,6 +102,10 @@ words! {
         SignatureUnchecked = "signature-unchecked",
         /// A caller of any role may take numbers of any name.
         RightsUnasked = "rights-unasked",
+        /// The list of revoked certificates of callers is not read.
+        RevocationsUnread = "revocations-unread",
+        /// The certificate of a caller is checked when its connection begins, and never again.
+        CertificatesCheckedOnce = "certificates-checked-once",
         /// A replica calls itself ready before any name has numbers in memory.
         NothingLoaded = "nothing-loaded",
         /// Replicas with different lists of Redis servers agree.

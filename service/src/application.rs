@@ -7,7 +7,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix_web::dev::{Server, ServerHandle};
 use actix_web::rt;
@@ -136,7 +136,8 @@ impl Application {
             },
             Arc::clone(&metrics),
         );
-        let upkeep = rt::spawn(run_metrics_upkeep(Arc::clone(&metrics)));
+        let upkeep = run_metrics_upkeep(Arc::clone(&metrics), Arc::clone(&credentials));
+        let upkeep = rt::spawn(upkeep);
         let worker_ticks = WorkerTicks::new();
         let serve = |listener, role, connections| {
             let settings = ListenerSettings {
@@ -157,16 +158,17 @@ impl Application {
         };
         if let Some(operations) = &operations {
             let address = operations.local_addr().map_err(not_served)?;
+            let scheme = scheme(ListenerRole::Operations, config);
             tracing::info!(
                 target: odometer_process::log::ALWAYS,
-                "Showing probes, metrics and the page on http://{address}"
+                "Showing probes, metrics and the page on {scheme}://{address}"
             );
         }
         let operations = operations
             .map(|listener| serve(listener, ListenerRole::Operations, OPERATIONS_CONNECTIONS))
             .transpose()?;
         let callers = serve(listener, role, connections)?;
-        announce(config, address);
+        announce(config, role, address);
         Ok(Self {
             address,
             ready_wait: config.shutdown.ready_wait,
@@ -286,7 +288,15 @@ fn not_served(error: io::Error) -> CommandFailure {
     CommandFailure::other(format!("HTTP cannot be served: {error}"))
 }
 
-fn announce(config: &Config, address: SocketAddr) {
+/// Returns the scheme of the URLs of a listener.
+fn scheme(role: ListenerRole, config: &Config) -> &'static str {
+    match http::is_secured(role, config) {
+        true => "https",
+        false => "http",
+    }
+}
+
+fn announce(config: &Config, role: ListenerRole, address: SocketAddr) {
     let has_no_definer = config.admin_token.is_none() && config.access.is_none();
     if !address.ip().is_loopback() && has_no_definer {
         tracing::info!(
@@ -297,21 +307,29 @@ fn announce(config: &Config, address: SocketAddr) {
     if let Some(warning) = config.short_token() {
         tracing::warn!("{warning}");
     }
+    if let Some(warning) = config.tokens_in_clear(address.ip()) {
+        tracing::warn!("{warning}");
+    }
+    let scheme = scheme(role, config);
     // Lines with this target are logged at any level. An operator who chose port 0 has to learn the
     // address.
     tracing::info!(
         target: odometer_process::log::ALWAYS,
         version = env!("CARGO_PKG_VERSION"),
-        "Listening on http://{address}"
+        "Listening on {scheme}://{address}"
     );
 }
 
-async fn run_metrics_upkeep(metrics: Arc<Metrics>) {
+async fn run_metrics_upkeep(metrics: Arc<Metrics>, credentials: Arc<Credentials>) {
     let mut period = tokio::time::interval(UPKEEP_PERIOD);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
         metrics.upkeep();
+        if let Some(tls) = credentials.tls() {
+            let left = tls.seconds_left(SystemTime::now());
+            metrics.tls_certificate_expires.set(left);
+        }
     }
 }
 
@@ -320,7 +338,7 @@ async fn run_metrics_upkeep(metrics: Arc<Metrics>) {
 /// SIGHUP ends the program.
 ///
 /// # Errors
-/// The file of callers cannot be used, or the signal cannot be received.
+/// The file of callers or a file of `[tls]` cannot be used, or the signal cannot be received.
 fn start_credentials(
     config: &Config,
     metrics: &Metrics,

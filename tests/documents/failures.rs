@@ -26,7 +26,7 @@ pub(super) const STEPS: [Step; 7] = [
 ];
 
 /// Every alert, the step that provokes it, and how.
-const PROVOKED: [(&str, Step, &str); 30] = [
+const PROVOKED: [(&str, Step, &str); 31] = [
     (
         "OdometerActorRestarted",
         Step::Troubled,
@@ -51,6 +51,11 @@ const PROVOKED: [(&str, Step, &str); 30] = [
         "OdometerAccessStale",
         Step::Troubled,
         "the file of the administrator's token is removed",
+    ),
+    (
+        "OdometerCertificateExpires",
+        Step::Troubled,
+        "the certificate of a replica is good for three days",
     ),
     (
         "OdometerCallsNotAllowed",

@@ -1,9 +1,8 @@
 //! Runs two more replicas on a database of their own. All failures happen to them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
-use tempfile::TempDir;
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::interval,
@@ -11,8 +10,8 @@ use tokio::{
 
 use super::{failures::Step, stage::Stage};
 use crate::support::{
-    Answer, Backend, Client, Link, Program, Prometheus, Proxy, Scrape, Server, TestDatabase,
-    directory, wait,
+    Answer, Backend, Client, HOST, Link, Program, Prometheus, Proxy, Scrape, SecureConnection,
+    Server, TestAuthority, TestDatabase, TlsFiles, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -37,8 +36,11 @@ pub(super) struct Faulty {
     stalled: Program,
     /// A replica with actors that panic and with a wrong clock.
     troubled: Program,
-    /// A replica on a database of its own, which fails over, and the folder of its token.
-    fenced: (Program, TestDatabase, TempDir),
+    /// A replica on a database of its own, which fails over, and the files of its token and of its
+    /// certificate, which soon expires.
+    fenced: (Program, TestDatabase, TlsFiles),
+    /// The authority of this certificate.
+    authority: Arc<TestAuthority>,
     /// Tasks that call these replicas.
     crowd: Vec<JoinHandle<()>>,
     callers: Vec<JoinHandle<()>>,
@@ -77,21 +79,20 @@ impl Faulty {
             .start_ready()
             .await;
         let copy = TestDatabase::prepared(Backend::Postgres).await;
-        let folder = directory("token");
-        let token = folder.path().join(TOKEN);
-        std::fs::write(&token, "a-token-of-the-administrator").expect("our directory");
+        let authority = Arc::new(TestAuthority::new("short"));
+        let files = TlsFiles::new(&authority.sign_for_days(&[HOST], 3));
+        files.set(TOKEN, "a-token-of-the-administrator");
         let fenced = Program::options()
             .database(&copy.url)
-            .env("ODOMETER_ADMIN_TOKEN_FILE", token.display())
-            .env("ODOMETER_DEFINITION_REFRESH", "1s")
-            .start_ready()
-            .await;
+            .env("ODOMETER_ADMIN_TOKEN_FILE", files.path(TOKEN).display());
+        let fenced = files.given_to(fenced).start_ready().await;
         Self {
             database,
             proxy,
             stalled,
             troubled,
-            fenced: (fenced, copy, folder),
+            fenced: (fenced, copy, files),
+            authority,
             crowd: Vec::new(),
             callers: Vec::new(),
         }
@@ -154,11 +155,12 @@ impl Faulty {
     /// Makes a database look like one that another server stamped, takes the replica's token away,
     /// and calls with another one.
     async fn fail_over(&mut self, prometheus: &mut Prometheus) {
-        let (replica, copy, folder) = &self.fenced;
-        std::fs::remove_file(folder.path().join(TOKEN)).expect("our directory");
+        let (replica, copy, files) = &self.fenced;
+        std::fs::remove_file(files.path(TOKEN)).expect("our directory");
         prometheus.watch("fenced", replica).await;
         for _ in 0..8 {
-            let wrong = call_with_a_wrong_token(replica.client());
+            let (address, authority) = (replica.address().to_owned(), Arc::clone(&self.authority));
+            let wrong = call_with_a_wrong_token(address, authority);
             self.callers.push(tokio::spawn(wrong));
         }
         copy.execute("UPDATE meta SET armed_at = 1").await;
@@ -255,15 +257,16 @@ async fn served(client: &Client, call: &str) {
 }
 
 /// Goes on calling with a wrong token. Each reply comes after a second.
-async fn call_with_a_wrong_token(client: Client) {
-    let headers = [("authorization", "Bearer another-token")];
+async fn call_with_a_wrong_token(address: String, authority: Arc<TestAuthority>) {
     let mut rounds = interval(Duration::from_millis(50));
     loop {
         rounds.tick().await;
-        let definition = json!({});
-        let _answer = client
-            .put_with("/v1/sequences/a", &definition, &headers)
-            .await;
+        let opened = SecureConnection::open(&address, &authority, None).await;
+        if let Ok(mut connection) = opened {
+            let _reply = connection
+                .call("DELETE", "/v1/sequences/a", "another-token")
+                .await;
+        }
     }
 }
 

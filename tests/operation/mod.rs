@@ -9,6 +9,7 @@ mod connections;
 mod costs;
 mod durability;
 mod files;
+mod https;
 mod idle;
 mod journal;
 mod loading;

@@ -40,6 +40,8 @@ mod scrape;
 pub mod server;
 pub mod settings;
 mod standby;
+mod test_authority;
+mod tls_client;
 pub mod token_signer;
 pub mod wait;
 mod workers;
@@ -64,6 +66,8 @@ pub use replica::ReplicaPair;
 pub use scrape::Scrape;
 pub use server::{ACCOUNT, PASSWORD, Server};
 pub use standby::{SecondStandby, Standby};
+pub use test_authority::{SignedCertificate, TestAuthority};
+pub use tls_client::{HOST, SecureConnection, TlsFiles, operations};
 pub use workers::Lease;
 
 /// How long the threads of a test may take to end after the test.

@@ -165,6 +165,7 @@ impl Options {
             process,
             ended: None,
             log: Log::read(output),
+            scheme: "http",
             address: String::new(),
             patience: self.patience,
             _own_directory: own_directory,
@@ -173,7 +174,7 @@ impl Options {
             "the program listens",
             START_LIMIT * self.patience,
             async || {
-                if let Some(address) = program.log.address() {
+                if let Some(address) = program.log.address_after("Listening on") {
                     return Some(Some(address));
                 }
                 program.has_ended().then_some(None)
@@ -181,7 +182,10 @@ impl Options {
         );
         match found.await {
             // A program that listens on all addresses is reached by loopback, as all others are.
-            Some(address) => program.address = address.replace("0.0.0.0", "127.0.0.1"),
+            Some((scheme, address)) => {
+                program.scheme = scheme;
+                program.address = address.replace("0.0.0.0", "127.0.0.1");
+            }
             None => panic!("the program ended before it listened:\n{}", program.log()),
         }
         program
@@ -269,6 +273,8 @@ pub struct Program {
     process: Child,
     ended: Option<ExitStatus>,
     log: Log,
+    /// `http` or `https`.
+    scheme: &'static str,
     address: String,
     patience: u32,
     _own_directory: TempDir,
@@ -286,9 +292,9 @@ impl Program {
         }
     }
 
-    /// Returns the URL, `http://host:port`.
+    /// Returns the URL, `http://host:port` or `https://host:port`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// Returns the address, `host:port`.
@@ -305,17 +311,22 @@ impl Program {
     /// # Panics
     /// If there is no such listener.
     pub fn operations_url(&self) -> String {
-        let lines = self.log.lines();
-        let mut found = lines
-            .iter()
-            .filter_map(|line| address_in(line, "the page on http://"));
-        let address = found.next().expect("a listener for operators");
-        format!("http://{address}")
+        let found = self.log.address_after("the page on");
+        let (scheme, address) = found.expect("a listener for operators");
+        format!("{scheme}://{address}")
+    }
+
+    /// Returns the address, `host:port`, at which a client without TLS finds probes and metrics.
+    pub fn scraped_at(&self) -> String {
+        match self.scheme {
+            "https" => self.operations_url().replace("http://", ""),
+            _ => self.address.clone(),
+        }
     }
 
     /// Waits until the program says that it is ready.
     pub async fn ready(&mut self) {
-        let client = self.client();
+        let client = Client::new(&format!("http://{}", self.scraped_at()));
         wait::until(
             "the program is ready",
             READY_LIMIT * self.patience,
@@ -484,13 +495,16 @@ impl Log {
         self.with(|lines| lines.lines.clone())
     }
 
-    /// Returns the `host:port` of the first line with an address.
-    fn address(&self) -> Option<String> {
+    /// Returns the scheme and the `host:port` of the first line that has a URL after `before`.
+    fn address_after(&self, before: &str) -> Option<(&'static str, String)> {
+        let schemes = ["http", "https"];
         self.with(|lines| {
-            lines
-                .lines
-                .iter()
-                .find_map(|line| address_in(line, "Listening on http://"))
+            lines.lines.iter().find_map(|line| {
+                schemes.into_iter().find_map(|scheme| {
+                    let address = address_in(line, &format!("{before} {scheme}://"))?;
+                    Some((scheme, address))
+                })
+            })
         })
     }
 

@@ -92,7 +92,7 @@ impl Prometheus {
     /// Adds a replica to the targets, in a namespace of its own, and waits for its first scrape.
     pub async fn watch(&mut self, namespace: &str, replica: &Program) {
         let labels = json!({ "namespace": namespace });
-        self.add(json!({ "targets": [replica.address()], "labels": labels }));
+        self.add(json!({ "targets": [replica.scraped_at()], "labels": labels }));
         let is_up = format!("up{{namespace=\"{namespace}\"}} == 1");
         self.all_up(&is_up, 1).await;
     }

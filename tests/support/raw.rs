@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpStream, tcp::ReadHalf},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
 };
 
 use super::Reply;
@@ -94,7 +94,8 @@ pub fn request(method: &str, target: &[u8], headers: &str, body: &[u8]) -> Vec<u
     request
 }
 
-async fn read_reply(stream: &mut ReadHalf<'_>) -> (Option<Reply>, Vec<u8>) {
+/// Reads one reply. Also returns all that came, whether it is a whole reply or not.
+pub(crate) async fn read_reply(stream: &mut (impl AsyncRead + Unpin)) -> (Option<Reply>, Vec<u8>) {
     let mut received = Vec::new();
     let mut buffer = vec![0; 16 * 1024];
     loop {

@@ -22,6 +22,8 @@ declare! {
         cut_crowded: Counter = "odometer_http_connections_cut_total" [cause = "crowded"],
         /// Connections closed because what came was not HTTP.
         malformed: Counter = "odometer_http_malformed_total",
+        /// Connections closed because their TLS handshake failed, or was not done in time.
+        handshakes_failed: Counter = "odometer_tls_handshakes_failed_total",
     }
 }
 

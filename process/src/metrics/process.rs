@@ -103,9 +103,13 @@ declare! {
         worker_lease_seconds: Gauge = "odometer_worker_lease_seconds",
         /// Calls refused because their token was wrong.
         tokens_refused: Counter = "odometer_tokens_refused_total",
-        /// 1 while a file of tokens or keys cannot be read again, so that its former content counts;
-        /// 0 otherwise.
+        /// 1 while a file of tokens, keys or certificates cannot be read again, so that its former
+        /// content counts; 0 otherwise.
         access_stale: Gauge = "odometer_access_stale",
+        /// Seconds until the certificate of the listener expires.
+        ///
+        /// Below 0 once it has expired, and +Inf without TLS.
+        tls_certificate_expires: Gauge = "odometer_tls_certificate_expires_seconds",
         /// Requests being answered that are not on the warm path.
         http_in_flight: Gauge = "odometer_http_in_flight_requests",
         /// Requests refused because too many were being answered, or because large replies that are
@@ -122,7 +126,8 @@ declare! {
 }
 
 impl ProcessMetrics {
-    /// Shows that the program runs, and that no sequence is in use: what is least then is infinite.
+    /// Shows that the program runs, that no sequence is in use, and that there is no certificate: what
+    /// is least then is infinite.
     pub(crate) fn with_nothing_in_use(self) -> Self {
         self.build_info.set(1.0);
         for least in [
@@ -131,6 +136,7 @@ impl ProcessMetrics {
             &self.shortest_runway,
             &self.shortest_runway_seconds,
             &self.worker_lease_seconds,
+            &self.tls_certificate_expires,
             &self.redis.ceiling_seconds,
         ] {
             least.set(f64::INFINITY);

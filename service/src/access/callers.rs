@@ -20,6 +20,9 @@ const MAX_CALLERS: usize = 10_000;
 /// The most tokens of a caller. A caller needs two while its token is replaced.
 const MAX_TOKENS: usize = 8;
 
+/// The most characters of the name in a certificate.
+const MAX_CERTIFICATE_NAME: usize = 2048;
+
 /// Names that the log gives to callers who are not in the file.
 const RESERVED: [&str; 5] = [
     "administrator",
@@ -30,10 +33,17 @@ const RESERVED: [&str; 5] = [
 ];
 
 /// The keys of a caller.
-const KEYS: [&str; 5] = ["role", "sha256", "subject", "issuer", "expires"];
+const KEYS: [&str; 6] = [
+    "role",
+    "sha256",
+    "subject",
+    "issuer",
+    "certificate",
+    "expires",
+];
 
 /// The keys that say what a caller can show. A caller needs one of them.
-const WAYS: [&str; 2] = ["sha256", "subject"];
+const WAYS: [&str; 3] = ["sha256", "subject", "certificate"];
 
 /// The callers of a file.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -42,6 +52,8 @@ pub struct Callers {
     by_hash: HashMap<TokenHash, Arc<KnownCaller>>,
     /// By the issuer of a JSON Web Token, and then by its subject.
     by_subject: HashMap<String, HashMap<String, Arc<KnownCaller>>>,
+    /// By the name in a certificate: a URI or a DNS name.
+    by_certificate: HashMap<String, Arc<KnownCaller>>,
 }
 
 /// A program or a person that shows who it is.
@@ -117,7 +129,7 @@ impl Callers {
         }
         let table = item
             .as_table_like()
-            .ok_or("give a section with `role`, and `sha256` or `subject`")?;
+            .ok_or_else(|| format!("give a section with `role`, and with {}", ways()))?;
         if let Some((key, _)) = table.iter().find(|(key, _)| !KEYS.contains(key)) {
             let known = KEYS.join(", ");
             return Err(format!("there is no key `{key}`; known are {known}"));
@@ -128,11 +140,11 @@ impl Callers {
             expires: table.get("expires").map(expiry).transpose()?,
         });
         if !WAYS.iter().any(|way| table.contains_key(way)) {
-            let ways = WAYS.map(|way| format!("`{way}`")).join(" or ");
-            return Err(format!("it can show nothing; give {ways}"));
+            return Err(format!("it can show nothing; give {}", ways()));
         }
         self.add_hashes(table, &caller)?;
         self.add_subject(table, issuers, &caller)?;
+        self.add_certificate(table, &caller)?;
         self.by_name.insert(Arc::clone(&caller.name), caller);
         Ok(())
     }
@@ -178,6 +190,26 @@ impl Callers {
         Ok(())
     }
 
+    fn add_certificate(
+        &mut self,
+        table: &dyn TableLike,
+        caller: &Arc<KnownCaller>,
+    ) -> Result<(), String> {
+        let Some(name) = certificate(table)? else {
+            return Ok(());
+        };
+        if let Some(other) = self
+            .by_certificate
+            .insert(name.to_owned(), Arc::clone(caller))
+        {
+            let other = &other.name;
+            return Err(format!(
+                "`certificate`: the name stands at [{other}] already; give each caller its own"
+            ));
+        }
+        Ok(())
+    }
+
     /// Returns the caller whose token this is, if the caller has not expired at the time `now`.
     pub fn shown_by(&self, text: &str, now: SystemTime) -> Option<&Arc<KnownCaller>> {
         let caller = self.by_hash.get(&token::hash(text)?)?;
@@ -196,6 +228,22 @@ impl Callers {
         (!caller.has_expired(now)).then_some(caller)
     }
 
+    /// Returns the caller whose certificate has these names, if the caller has not expired at the
+    /// time `now`. `None` if the names are of several callers, too.
+    pub fn certified(&self, names: &[String], now: SystemTime) -> Option<&Arc<KnownCaller>> {
+        let mut found = names
+            .iter()
+            .filter_map(|name| self.by_certificate.get(name));
+        let caller = found.next()?;
+        let is_alone = found.all(|other| other.name == caller.name);
+        (is_alone && !caller.has_expired(now)).then_some(caller)
+    }
+
+    /// Returns whether a caller is known by a certificate.
+    pub fn have_certificates(&self) -> bool {
+        !self.by_certificate.is_empty()
+    }
+
     /// Returns the caller with this name, if there is one.
     pub fn named(&self, name: &str) -> Option<&Arc<KnownCaller>> {
         self.by_name.get(name)
@@ -205,6 +253,11 @@ impl Callers {
     pub fn iter(&self) -> impl Iterator<Item = &Arc<KnownCaller>> {
         self.by_name.values()
     }
+}
+
+/// Returns the keys of which a caller needs one.
+fn ways() -> String {
+    WAYS.map(|way| format!("`{way}`")).join(" or ")
 }
 
 fn role(table: &dyn TableLike, roles: &Roles) -> Result<Arc<Role>, String> {
@@ -227,6 +280,26 @@ fn text<'a>(table: &'a dyn TableLike, key: &str, wanted: &str) -> Result<Option<
         text.ok_or_else(|| format!("`{key}`: give {wanted} in quotation marks"))
     });
     text.transpose()
+}
+
+/// Reads the name in a caller's certificate, as the certificate has it: a URI or a DNS name.
+fn certificate(table: &dyn TableLike) -> Result<Option<&str>, String> {
+    let Some(item) = table.get("certificate") else {
+        return Ok(None);
+    };
+    let name = item.as_str().filter(|name| {
+        let is_short = !name.is_empty() && name.len() <= MAX_CERTIFICATE_NAME;
+        // No certificate stands for several callers, so a name with `*` would never fit.
+        is_short
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && byte != b'*')
+    });
+    let name = name.ok_or(
+        "`certificate`: give the URI or the DNS name in the caller's certificate (a subject \
+         alternative name), as in \"spiffe://corp/ns/payments/sa/billing\", without `*` and blanks",
+    )?;
+    Ok(Some(name))
 }
 
 /// Returns the issuer that a caller names, or the only one.
@@ -408,6 +481,37 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_leads_to_its_caller_if_its_names_are_of_one_alone() {
+        let hash = hex(TOKEN);
+        let text = format!(
+            "[a]\nrole = \"billing\"\ncertificate = \"spiffe://corp/a\"\nexpires = 2027-03-01\n\
+             [b]\nrole = \"reader\"\ncertificate = \"b.example\"\nsha256 = [\"{hash}\"]\n"
+        );
+        let callers = Callers::parse(&text, &roles(), &[]).unwrap();
+        // 2027-03-01T00:00:00Z, by `date -u -d 2027-03-01 +%s`.
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_803_859_200);
+        let before = end - Duration::from_millis(1);
+        let found = |names: &[&str], now| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let caller = callers.certified(&names, now);
+            caller.map(|caller| caller.name.to_string())
+        };
+        let (a, b) = (Some("a".to_owned()), Some("b".to_owned()));
+        assert_eq!(found(&["spiffe://corp/a"], before), a);
+        assert_eq!(found(&["other", "spiffe://corp/a"], before), a);
+        assert_eq!(found(&["spiffe://corp/a"], end), None, "it has expired");
+        assert_eq!(found(&["b.example"], end), b);
+        let of_both = ["spiffe://corp/a", "b.example"];
+        assert_eq!(found(&of_both, before), None, "it is of two callers");
+        for others in [&["B.example"][..], &["spiffe://corp/a/"], &[""], &[]] {
+            assert_eq!(found(others, before), None, "{others:?}");
+        }
+        assert!(callers.have_certificates());
+        let token = callers.shown_by(TOKEN, end).unwrap();
+        assert_eq!(&*token.name, "b", "a token is as good as the certificate");
+    }
+
+    #[test]
     fn what_is_wrong_is_named_without_a_token() {
         let digits = hex(TOKEN);
         let hash = format!("sha256 = [\"{digits}\"]");
@@ -423,11 +527,25 @@ mod tests {
             (format!("[a]\nrole = \"x\"\n{hash}"), "no role \"x\""),
             (
                 "[a]\nrole = \"billing\"".to_owned(),
-                "nothing; give `sha256` or `subject`",
+                "nothing; give `sha256` or `subject` or `certificate`",
             ),
             (
                 "[a]\nrole = \"billing\"\nsha256 = 5".to_owned(),
                 "`sha256`: give",
+            ),
+            (
+                "[a]\nrole = \"billing\"\ncertificate = \"*.example\"".to_owned(),
+                "`certificate`: give the URI",
+            ),
+            (
+                format!("[a]\n{good}\ncertificate = 5"),
+                "`certificate`: give the URI",
+            ),
+            (
+                "[a]\nrole = \"billing\"\ncertificate = \"x\"\n[b]\nrole = \"reader\"\n\
+                 certificate = \"x\""
+                    .to_owned(),
+                "[b]: `certificate`: the name stands at [a] already",
             ),
             (
                 format!("[a]\nrole = \"billing\"\nsha256 = [\"{TOKEN}\"]"),

@@ -1,5 +1,6 @@
-//! Holds what callers have to show: the administrator's token, the tokens and subjects of callers, and
-//! the keys of issuers. Reads all of it again when the files change.
+//! Holds what callers have to show: the administrator's token, the tokens, subjects and certificates
+//! of callers, and the keys of issuers. Reads all of it again when the files change, with the
+//! certificate of the listeners.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use odometer_process::secret::Secret;
 use parking_lot::Mutex;
 
 use super::callers::{Callers, KnownCaller};
+use super::certificates::{CertificateFiles, ListenerTls};
 use super::issuers::issuer::TokenIssuers;
 use super::settings::AccessSettings;
 use super::token;
@@ -29,7 +31,9 @@ pub struct Credentials {
     callers: ArcSwap<Callers>,
     issuers: ArcSwap<TokenIssuers>,
     verdicts: Verdicts,
-    /// How often the token, the callers or the keys of issuers have changed.
+    /// `None` if the listeners speak no TLS.
+    certificates: Option<Certificates>,
+    /// How often the token, the callers, the keys of issuers or the certificates have changed.
     generation: AtomicU64,
     /// 1 while a file cannot be used, so that its former content counts.
     stale: Gauge,
@@ -37,11 +41,18 @@ pub struct Credentials {
     logged: Mutex<Vec<String>>,
 }
 
+/// The files of certificates, and what they last said.
+struct Certificates {
+    files: CertificateFiles,
+    tls: ArcSwap<ListenerTls>,
+}
+
 impl Credentials {
     /// Reads what a configuration names.
     ///
     /// # Errors
-    /// A sentence: the file of callers, or that of an issuer's keys, cannot be used.
+    /// A sentence: the file of callers, that of an issuer's keys, or a file of `[tls]` cannot be
+    /// used.
     pub fn new(config: &Config, stale: Gauge) -> Result<Self, String> {
         let access = config.access.clone();
         let callers = access
@@ -52,6 +63,10 @@ impl Credentials {
             .as_ref()
             .map(AccessSettings::read_issuers)
             .transpose()?;
+        let certificates = config.tls.files().map(|files| {
+            let tls = ArcSwap::from_pointee(ListenerTls::read(&files)?);
+            Ok::<_, String>(Certificates { files, tls })
+        });
         Ok(Self {
             admin_token: ArcSwapOption::from_pointee(config.admin_token.clone()),
             admin_token_file: config.admin_token_file.clone(),
@@ -59,6 +74,7 @@ impl Credentials {
             callers: ArcSwap::from_pointee(callers.unwrap_or_default()),
             issuers: ArcSwap::from_pointee(issuers.unwrap_or_default()),
             verdicts: Verdicts::default(),
+            certificates: certificates.transpose()?,
             generation: AtomicU64::new(0),
             stale,
             logged: Mutex::default(),
@@ -105,8 +121,21 @@ impl Credentials {
         Some(Arc::clone(caller))
     }
 
-    /// Returns how often the token, the callers or the keys of issuers have changed. What was read
-    /// after this has changed at least as often.
+    /// Returns the caller whose certificate has these names, if the caller has not expired at the
+    /// time `now`. `None` if the names are of several callers, too.
+    pub fn certified(&self, names: &[String], now: SystemTime) -> Option<Arc<KnownCaller>> {
+        let callers = self.callers.load();
+        callers.certified(names, now).cloned()
+    }
+
+    /// Returns what the files of `[tls]` last said; `None` if the listeners speak no TLS.
+    pub fn tls(&self) -> Option<Arc<ListenerTls>> {
+        let certificates = self.certificates.as_ref()?;
+        Some(certificates.tls.load_full())
+    }
+
+    /// Returns how often the token, the callers, the keys of issuers or the certificates have
+    /// changed. What was read after this has changed at least as often.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -117,13 +146,17 @@ impl Credentials {
         let access = self.access.as_ref();
         let of_access =
             access.is_some_and(|it| it.callers_file.is_some() || !it.issuers.is_empty());
-        self.admin_token_file.is_some() || of_access
+        self.admin_token_file.is_some() || of_access || self.certificates.is_some()
     }
 
     /// Reads the files again. A file that cannot be used changes nothing: its former content goes
     /// on counting, and log and metric say so.
     pub fn refresh(&self) {
-        let problems = [self.refresh_admin_token(), self.refresh_callers()];
+        let problems = [
+            self.refresh_admin_token(),
+            self.refresh_callers(),
+            self.refresh_certificates(),
+        ];
         let mut problems: Vec<String> = problems.into_iter().filter_map(Result::err).collect();
         problems.extend(self.refresh_issuers());
         self.stale.set(f64::from(u8::from(!problems.is_empty())));
@@ -167,6 +200,20 @@ impl Credentials {
             self.callers.store(Arc::new(callers));
             self.generation.fetch_add(1, Ordering::Release);
             tracing::info!(target: TARGET, n_callers, "The callers have changed");
+        }
+        Ok(())
+    }
+
+    fn refresh_certificates(&self) -> Result<(), String> {
+        let Some(certificates) = &self.certificates else {
+            return Ok(());
+        };
+        let former = certificates.tls.load();
+        if let Some(tls) = former.read_again(&certificates.files)? {
+            let expires = tls.expires().to_string();
+            certificates.tls.store(Arc::new(tls));
+            self.generation.fetch_add(1, Ordering::Release);
+            tracing::info!(target: TARGET, expires, "The files of [tls] have changed");
         }
         Ok(())
     }

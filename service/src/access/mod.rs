@@ -10,12 +10,14 @@
 //! - `callers.rs`: reads the file of callers, and finds the caller of a token.
 //! - `credentials.rs`: holds what callers have to show, and reads the files again.
 //! - `issuers/`: verifies JSON Web Tokens.
+//! - `certificates.rs`: reads the files of `[tls]`.
 //!
 //! The rest: `quotas/` bounds what the callers of a role use up, `token.rs` makes tokens and hashes
-//! them, `verdicts.rs` remembers the JSON Web Tokens that were right, and `settings.rs` defines what
-//! `[access]` configures.
+//! them, `verdicts.rs` remembers the JSON Web Tokens that were right, `shown_certificate.rs` holds
+//! the certificate of a connection, and `settings.rs` defines what `[access]` configures.
 
 pub mod callers;
+pub mod certificates;
 pub mod credentials;
 #[cfg(test)]
 mod fuzz;
@@ -24,5 +26,6 @@ pub mod quotas;
 pub mod right;
 pub mod role;
 pub mod settings;
+pub mod shown_certificate;
 pub mod token;
 pub mod verdicts;

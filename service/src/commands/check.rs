@@ -1,6 +1,7 @@
 //! `odometer check`: looks at the configuration and the databases, and changes nothing.
 
 use super::failure::CommandFailure;
+use crate::access::certificates::ListenerTls;
 use crate::application::stores_settings;
 use crate::config::Config;
 
@@ -40,6 +41,8 @@ pub async fn check(
     ));
     config.never_used().into_iter().for_each(&mut *tell);
     config.short_token().into_iter().for_each(&mut *tell);
+    let in_clear = config.tokens_in_clear(config.listen.ip());
+    in_clear.map(str::to_owned).into_iter().for_each(&mut *tell);
     if let Some(access) = &config.access {
         let callers = access.read_callers();
         let callers = callers.map_err(CommandFailure::configuration)?;
@@ -50,6 +53,17 @@ pub async fn check(
             let (n_issuers, n_keys) = (issuers.n_issuers(), issuers.n_keys());
             tell(format!("issuers: {n_issuers} with {n_keys} keys"));
         }
+        if callers.have_certificates() && config.tls.clients_ca_file.is_none() {
+            tell(
+                "warning: callers have `certificate`, but no caller is asked for one; set \
+                 tls.clients_ca_file"
+                    .to_owned(),
+            );
+        }
+    }
+    if let Some(files) = config.tls.files() {
+        let tls = ListenerTls::read(&files).map_err(CommandFailure::configuration)?;
+        tell(format!("tls: the certificate expires at {}", tls.expires()));
     }
     odometer_store::check(&stores_settings(config), tell).await?;
     Ok(())

@@ -16,6 +16,7 @@ mod log_level;
 mod sections;
 mod stores;
 mod templates;
+mod tls;
 mod value;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -44,6 +45,7 @@ pub use sections::{
     StoreSection, TelemetryConfig, Unknown,
 };
 pub use stores::StoresConfig;
+pub use tls::TlsConfig;
 
 use crate::access::settings::AccessSettings;
 use layers::{Layers, name_of, origin_of};
@@ -82,6 +84,7 @@ section! {
         limits: LimitsConfig = LimitsConfig::default();
         http: HttpConfig = HttpConfig::default();
         operations: OperationsConfig = OperationsConfig::default();
+        tls: TlsConfig = TlsConfig::default();
         refill: RefillConfig = RefillConfig::default();
         pool: PoolConfig = PoolConfig::default();
         store: StoreSection = StoreSection::default();
@@ -156,6 +159,9 @@ impl Config {
         config.templates = templates::read(&layers, *unknown, &config.stores)?;
         config.admin_token_file = admin_token_file;
         config.access = access::read(&layers)?;
+        if let Some(error) = config.tls.missing(config.access.is_some()) {
+            return Err(error.named(|key| name_of(&layers, key)));
+        }
         Ok((config, layers))
     }
 
@@ -181,6 +187,17 @@ impl Config {
                  {MIN_TOKEN} or more, as `openssl rand -hex 32` does"
             )
         })
+    }
+
+    /// Returns a warning if tokens travel where others can read them. `listen` is the address that
+    /// callers use.
+    pub(crate) fn tokens_in_clear(&self, listen: IpAddr) -> Option<&'static str> {
+        let has_tokens = self.access.is_some() || self.admin_token.is_some();
+        let is_clear = self.tls.certificate_file.is_none() && !listen.is_loopback();
+        (has_tokens && is_clear).then_some(
+            "warning: tokens travel in clear text to this listener; configure [tls], or let only a \
+             proxy with TLS reach it",
+        )
     }
 
     /// Says which value is the first that is well-formed but of no use.

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use figment::value::Value;
@@ -154,7 +155,7 @@ read_by! {
     words, never, serialized => Vec<String>;
     address, never, serialized => SocketAddr;
     secret, never, |_secret: &Secret| Some("…".into()) => Secret;
-    Deserialize::deserialize, never, serialized => String;
+    Deserialize::deserialize, never, serialized => String, PathBuf;
 }
 
 /// A key that another file of this folder reads field by field.

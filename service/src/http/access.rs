@@ -16,7 +16,7 @@ use odometer_process::metrics::Metrics;
 use subtle::ConstantTimeEq as _;
 
 use super::call_limit::LeavableSlot;
-use super::caller::{Caller, FORWARDED_FOR, Shown, unauthenticated};
+use super::caller::{Caller, FORWARDED_FOR, Shown, unauthenticated, uncertified};
 use super::caller_memo::{CallerMemo, MemoTime};
 use super::denials::Denials;
 use super::edge::Watch;
@@ -26,6 +26,7 @@ use crate::access::credentials::Credentials;
 use crate::access::quotas::{Quota, Quotas, share::Share};
 use crate::access::right::Right;
 use crate::access::role::Role;
+use crate::access::shown_certificate::ShownCertificate;
 use crate::config::Secret;
 
 /// The most bytes of a header with a token.
@@ -202,6 +203,9 @@ impl Access {
             .access()
             .and_then(|it| it.anonymous.clone());
         if !request.headers().contains_key(header::AUTHORIZATION) {
+            if let Some(certificate) = request.conn_data::<Rc<ShownCertificate>>() {
+                return self.certified(certificate);
+            }
             let role = anonymous.ok_or_else(|| unauthenticated(true))?;
             return Ok(self.caller("anonymous", Shown::Nothing, Some(role)));
         }
@@ -215,6 +219,22 @@ impl Access {
         // administrator's token may have its form.
         let token = self.credentials.admin_token();
         self.compare(token.as_deref(), request).await
+    }
+
+    /// Finds out whose the certificate of a connection is. Nobody becomes anonymous by a certificate
+    /// that is no caller's.
+    fn certified(&self, certificate: &ShownCertificate) -> Result<Caller, Problem> {
+        let tls = self.credentials.tls();
+        if !tls.is_some_and(|tls| certificate.counts(&tls, Instant::now())) {
+            // The caller may have a new certificate, and shows it on a new connection.
+            return Err(uncertified().closing());
+        }
+        let known = self
+            .credentials
+            .certified(certificate.names(), SystemTime::now());
+        let known = known.ok_or_else(uncertified)?;
+        let (name, role) = (Arc::clone(&known.name), Arc::clone(&known.role));
+        Ok(self.caller(name, Shown::Certificate, Some(role)))
     }
 
     /// Compares the token of a call, after a delay if many wrong tokens came from its address.

@@ -35,6 +35,8 @@ pub(crate) struct Caller {
 pub(crate) enum Shown {
     /// A token that is right.
     Token,
+    /// No token, on a connection with a certificate that is a caller's.
+    Certificate,
     /// Nothing.
     Nothing,
 }
@@ -90,7 +92,7 @@ impl Caller {
     /// Checks that the caller has a right on a name.
     ///
     /// # Errors
-    /// 403 without the right, or 401 if the caller showed no token.
+    /// 403 without the right, or 401 if the caller showed neither token nor certificate.
     pub(crate) fn check(&self, right: Right, name: &SequenceName) -> Result<(), Problem> {
         match self.may(right, name) {
             true => Ok(()),
@@ -106,7 +108,7 @@ impl Caller {
         let right = right.word();
         match self.how {
             Shown::Nothing => unauthenticated(true),
-            Shown::Token => Problem::new(
+            Shown::Token | Shown::Certificate => Problem::new(
                 Code::Forbidden,
                 format!(
                     "The role `{role}` has no right `{right}` on {names}. Ask the operator to add \
@@ -160,6 +162,17 @@ pub(crate) fn unauthenticated(has_roles: bool) -> Problem {
         false => "This call needs `Authorization: Bearer` with the administrator's token.",
     };
     Problem::new(Code::Unauthenticated, detail)
+}
+
+/// Returns the refusal of a call without a token, on a connection with a certificate that is no
+/// caller's.
+pub(crate) fn uncertified() -> Problem {
+    Problem::new(
+        Code::Unauthenticated,
+        "The client certificate of this connection stands for no caller: it has expired or was \
+         revoked, or its URI and DNS names are not those of exactly one caller. Show another one, or \
+         the token of a caller with `Authorization: Bearer`.",
+    )
 }
 
 /// Returns what the log shows of a header that a proxy wrote, or a caller who poses as one.

@@ -18,8 +18,8 @@ use crate::access::role::Role;
 #[derive(Serialize, ToSchema)]
 #[schema(as = Caller)]
 pub(crate) struct CallerReply {
-    /// Your name in the file of callers. `anonymous` without a token, `administrator` with the
-    /// administrator's token. Without roles it is `loopback` or `everybody`.
+    /// Your name in the file of callers. `anonymous` without a token and a certificate,
+    /// `administrator` with the administrator's token. Without roles it is `loopback` or `everybody`.
     #[schema(value_type = values::SequenceName)]
     caller: String,
     /// Your role; null for an administrator, and without roles.

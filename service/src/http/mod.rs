@@ -28,6 +28,7 @@ mod listener_role;
 mod me;
 mod numbers;
 mod openapi;
+mod opening;
 mod page;
 mod parse;
 mod payload;
@@ -56,6 +57,6 @@ mod workers;
 mod wrong_tokens;
 
 pub use listener_role::ListenerRole;
-pub use server::{ListenerSettings, serve};
+pub use server::{ListenerSettings, is_secured, serve};
 pub use state::UnreportedLines;
 pub use worker_ticks::WorkerTicks;

@@ -1,7 +1,7 @@
 //! Writes log lines that would otherwise come thousands of times a second.
 //!
 //! The lines are about calls that were refused with 503, and about connections whose input is not
-//! HTTP. Each sequence, code or kind gets a line now and then. Each line stands for one case, and
+//! HTTP, or whose TLS handshake failed. Each sequence, code or kind gets a line now and then. Each line stands for one case, and
 //! says how many more there were since the line before.
 
 use std::time::Instant;
@@ -15,6 +15,7 @@ pub(crate) struct RepeatedLines {
     refused: LogThrottle<Refused>,
     /// There is only one kind, so the key is empty.
     malformed: LogThrottle<()>,
+    handshakes: LogThrottle<()>,
 }
 
 /// Refusals that share a line. A sequence may have the same name as a code, so each has a variant.
@@ -38,10 +39,17 @@ impl RepeatedLines {
         line.iter().for_each(write_malformed);
     }
 
+    /// Notes a connection that was closed because its TLS handshake failed.
+    pub(crate) fn note_handshake(&self, error: String) {
+        let line = self.handshakes.line((), error, Instant::now());
+        line.iter().for_each(write_handshake);
+    }
+
     /// Writes a line for everything that had none for long enough at the time `now`.
     pub(crate) fn tell(&self, now: Instant) {
         self.refused.rest(now).iter().for_each(write_refused);
         self.malformed.rest(now).iter().for_each(write_malformed);
+        self.handshakes.rest(now).iter().for_each(write_handshake);
     }
 }
 
@@ -60,6 +68,15 @@ fn write_malformed(line: &Line<()>) {
         error,
         n_untold,
         "a connection was closed: what came is not HTTP"
+    );
+}
+
+fn write_handshake(line: &Line<()>) {
+    let (error, n_untold) = (&*line.what, line.n_untold);
+    tracing::warn!(
+        error,
+        n_untold,
+        "a connection was closed: its TLS handshake failed"
     );
 }
 

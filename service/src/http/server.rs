@@ -2,7 +2,7 @@
 
 use std::future::ready;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,8 +27,9 @@ use odometer_process::{
 use odometer_sequence::Directory;
 
 use super::caller_memo::CallerMemo;
-use super::edge::{ConnectionBounds, Guarded, Watch};
+use super::edge::{Connection, ConnectionBounds, Guarded, Watch};
 use super::listener_role::ListenerRole;
+use super::opening::{Opening, Stopping};
 use super::state::{Http, UnreportedLines};
 use super::worker_ticks::WorkerTicks;
 use super::{envelope, hot, openapi, urls};
@@ -77,6 +78,7 @@ pub fn serve(
     let bounds = connection_bounds(config, (connections / workers).max(1));
     let openapi = openapi::document().map_err(io::Error::other)?;
     let place = (role, address.ip().is_loopback());
+    let secured = is_secured(role, config).then(|| Arc::clone(&credentials));
     let shared = (worker_ticks, credentials);
     let http = Http::new(place, shared, directory, metrics, openapi, config);
     let http = Data::new(http);
@@ -98,28 +100,21 @@ pub fn serve(
         .disable_signals();
     let stopping = builder.graceful_shutdown_signal();
     let worker = move || {
-        let (ticking, ending) = (http.clone(), http.clone());
-        let tick = role
-            .serves_callers()
-            .then(|| http.worker_ticks.join(Instant::now()));
-        let watch = Watch::start(&bounds, metrics.clone(), move || {
-            let now = Instant::now();
-            ticking.tell(now);
-            if let Some(tick) = &tick {
-                stand_still_if_told();
-                tick.note(now);
-            }
-            ticking.directory.is_draining()
-        });
+        let ending = http.clone();
+        let watch = start_watch(&http, &bounds, metrics.clone());
         let application = application(http.clone(), Rc::clone(&watch)).into_factory();
         let application = application.map_err(|error: Error| error.error_response());
         let stopping = stopping.clone();
+        let stopped = move || {
+            let stopping = stopping.clone();
+            async move { stopping.notified().await }
+        };
+        let waiting = stopped.clone();
+        let stopping: Stopping = Rc::new(move || Box::pin(waiting()));
+        let opening = Opening::new(watch, http.clone(), secured.clone(), stopping);
         let has_roles = http.access.has_roles();
         let http1 = HttpService::build()
-            .graceful_shutdown_signal(move || {
-                let stopping = stopping.clone();
-                async move { stopping.notified().await }
-            })
+            .graceful_shutdown_signal(stopped)
             // The watch has its own limit for idle connections, which costs a request nothing.
             .keep_alive(KeepAlive::Os)
             // Of the head as well. actix would measure it by a time that it keeps for half a
@@ -129,14 +124,17 @@ pub fn serve(
             // If a caller hangs up while it waits, its call is dropped at once and gets no number.
             .h1_allow_half_closed(false)
             .local_addr(address)
-            .on_connect_ext(move |io: &Guarded<TcpStream>, data| {
-                data.insert(Rc::clone(io.progress()));
+            .on_connect_ext(move |connection: &Guarded<Connection>, data| {
+                data.insert(Rc::clone(connection.progress()));
                 if has_roles {
                     data.insert(CallerMemo::default());
                 }
+                if let Some(certificate) = connection.io().certificate() {
+                    data.insert(Rc::clone(certificate));
+                }
             })
             .h1(map_config(application, |()| AppConfig::default()));
-        fn_service(move |io: TcpStream| ready(Ok(guarded(io, &watch))))
+        fn_service(move |io: TcpStream| opening.open(io))
             .and_then(http1)
             .map_err(move |error| note_end(&error, &ending))
     };
@@ -169,6 +167,25 @@ fn n_workers(role: ListenerRole, config: &Config) -> usize {
     workers.clamp(1, MAX_WORKERS)
 }
 
+/// Starts the tick of a worker, which watches its connections.
+fn start_watch(
+    http: &Data<Http>,
+    bounds: &ConnectionBounds,
+    metrics: ListenerMetrics,
+) -> Rc<Watch> {
+    let ticking = http.clone();
+    let tick = (http.role.serves_callers()).then(|| http.worker_ticks.join(Instant::now()));
+    Watch::start(bounds, metrics, move || {
+        let now = Instant::now();
+        ticking.tell(now);
+        if let Some(tick) = &tick {
+            stand_still_if_told();
+            tick.note(now);
+        }
+        ticking.directory.is_draining()
+    })
+}
+
 /// Lets the thread of a worker stand still for good, if a test says so.
 fn stand_still_if_told() {
     while faults::is(Fault::WorkerStandsStill) {
@@ -176,12 +193,9 @@ fn stand_still_if_told() {
     }
 }
 
-/// Returns a connection under guard, and the address of its other end.
-fn guarded(io: TcpStream, watch: &Rc<Watch>) -> (Guarded<TcpStream>, Option<SocketAddr>) {
-    // If either call fails, the connection is gone, and its first read says so.
-    let _ = io.set_nodelay(true);
-    let peer = io.peer_addr().ok();
-    (watch.guard(io), peer)
+/// Returns whether a listener speaks TLS.
+pub fn is_secured(role: ListenerRole, config: &Config) -> bool {
+    config.tls.certificate_file.is_some() && (role.serves_callers() || config.tls.operations)
 }
 
 /// Notes a connection that ended because its input is not HTTP.

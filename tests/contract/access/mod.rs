@@ -1,6 +1,7 @@
 //! Tests who may take what: roles, callers and their tokens.
 
 mod attacks;
+mod certificates;
 mod first_use;
 mod issuers;
 mod quotas;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::input::Input;
 use super::progress::{ConnectionProgress, Cut};
-use super::watch::Watch;
+use super::watch::WatchedPlace;
 
 /// Replies are held back up to this many bytes.
 const HELD_BACK: usize = 8 * 1024;
@@ -32,25 +32,28 @@ pub(crate) struct Guarded<T: AsyncWrite + Unpin> {
     held: BytesMut,
     /// Whether this guard woke its own task since the last flush.
     runs_again: bool,
-    progress: Rc<ConnectionProgress>,
-    watch: Rc<Watch>,
+    place: WatchedPlace,
 }
 
 impl<T: AsyncWrite + Unpin> Guarded<T> {
-    pub(crate) fn new(io: T, progress: Rc<ConnectionProgress>, watch: Rc<Watch>) -> Self {
+    pub(crate) fn new(io: T, place: WatchedPlace) -> Self {
         Self {
             io,
             input: Input::default(),
             held: BytesMut::new(),
             runs_again: false,
-            progress,
-            watch,
+            place,
         }
+    }
+
+    /// Returns what is under guard.
+    pub(crate) fn io(&self) -> &T {
+        &self.io
     }
 
     /// Returns what moved on this connection.
     pub(crate) fn progress(&self) -> &Rc<ConnectionProgress> {
-        &self.progress
+        &self.place.progress
     }
 
     /// Runs the task of this connection again, at once.
@@ -64,12 +67,12 @@ impl<T: AsyncWrite + Unpin> Guarded<T> {
     fn may_hold(&self, n_bytes: usize) -> bool {
         let is_one_of_many = self.input.is_kept() || !self.held.is_empty();
         let has_room = self.held.len() + n_bytes <= HELD_BACK;
-        is_one_of_many && has_room && !self.progress.is_behind()
+        is_one_of_many && has_room && !self.place.progress.is_behind()
     }
 
     /// Refuses reads and writes on a connection that is cut, unless it was only idle.
     fn not_cut(&self) -> io::Result<()> {
-        match self.progress.cut() {
+        match self.place.progress.cut() {
             Some(cut) if !cut.is_of_idle() => Err(cut_off()),
             Some(_) | None => Ok(()),
         }
@@ -88,19 +91,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<T> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.not_cut()?;
-        if this.watch.is_off {
+        if this.place.watch.is_off {
             return Pin::new(&mut this.io).poll_read(context, buffer);
         }
         let is_turn_over = this.input.begin_turn();
-        let allowed = this.progress.allowed(this.watch.unread);
+        let allowed = this.place.progress.allowed(this.place.watch.unread);
         let (io, input) = (&mut this.io, &mut this.input);
         let read = if allowed > 0 && !is_turn_over {
-            input.hand_out(io, &this.progress, context, buffer, allowed)
+            input.hand_out(io, &this.place.progress, context, buffer, allowed)
         } else {
             input.wait(io, context).map_ok(|()| 0)
         };
         if allowed == 0 {
-            this.progress.pause();
+            this.place.progress.pause();
         } else if is_turn_over && this.input.is_kept() {
             // actix decodes first what was handed out, and then reads again.
             this.run_again(context);
@@ -108,22 +111,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<T> {
         match read {
             Poll::Ready(Ok(n_bytes)) => {
                 if n_bytes > 0 {
-                    this.progress.note_read(n_bytes, this.watch.now());
-                    this.progress.spare();
+                    this.place
+                        .progress
+                        .note_read(n_bytes, this.place.watch.now());
+                    this.place.progress.spare();
                 }
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => match this.progress.cut() {
+            Poll::Pending => match this.place.progress.cut() {
                 // actix sees this as the caller's own end, and closes the connection in order.
                 Some(cut) => {
                     if cut == Cut::Crowded {
-                        this.watch.count(cut);
+                        this.place.watch.count(cut);
                     }
                     Poll::Ready(Ok(()))
                 }
                 None => {
-                    this.progress.park(context);
+                    this.place.progress.park(context);
                     Poll::Pending
                 }
             },
@@ -144,15 +149,15 @@ impl<T: AsyncWrite + Unpin> Guarded<T> {
                 n_bytes => drop(self.held.split_to(n_bytes)),
             }
             // What came since the reply was held back stays unread.
-            self.progress.note_taken(self.watch.now());
+            self.place.progress.note_taken(self.place.watch.now());
         }
         self.held = BytesMut::new();
         Poll::Ready(Ok(()))
     }
 
     fn note_not_written(&self, context: &Context<'_>) {
-        self.progress.note_not_written(self.watch.now());
-        self.progress.park(context);
+        self.place.progress.note_not_written(self.place.watch.now());
+        self.place.progress.park(context);
     }
 }
 
@@ -173,8 +178,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
         };
         match &written {
             Poll::Ready(_) => {
-                this.progress.note_written(this.watch.now());
-                if this.progress.resume() {
+                this.place.progress.note_written(this.place.watch.now());
+                if this.place.progress.resume() {
                     this.run_again(context);
                 }
             }
@@ -192,10 +197,20 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
             return Poll::Ready(Ok(()));
         }
         ready!(this.write_held(context))?;
-        if this.progress.note_flushed() {
+        let flushed = Pin::new(&mut this.io).poll_flush(context);
+        if flushed.is_pending() {
+            // TLS takes bytes before the socket does, so this is where a caller who does not read is
+            // noticed.
+            this.note_not_written(context);
+            return Poll::Pending;
+        }
+        if this.place.progress.is_behind() {
+            this.place.progress.note_taken(this.place.watch.now());
+        }
+        if this.place.progress.note_flushed() {
             this.run_again(context);
         }
-        Pin::new(&mut this.io).poll_flush(context)
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -213,8 +228,6 @@ impl<T: AsyncWrite + Unpin> Drop for Guarded<T> {
         if self.not_cut().is_ok() {
             let _ = self.write_held(&mut Context::from_waker(Waker::noop()));
         }
-        self.progress.close();
-        self.watch.metrics.open.decrement(1.0);
     }
 }
 
@@ -227,7 +240,7 @@ mod tests {
     use odometer_process::metrics::Metrics;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-    use super::super::Body;
+    use super::super::{Body, Watch};
     use super::*;
     use crate::http::edge::bounds::ConnectionBounds;
 

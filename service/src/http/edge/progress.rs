@@ -89,9 +89,14 @@ pub(crate) struct ConnectionProgress {
 impl ConnectionProgress {
     pub(crate) fn new(now: u32) -> Self {
         let progress = Self::default();
-        progress.moved.set(now);
         progress.is_silent.set(true);
+        progress.restart(now);
         progress
+    }
+
+    /// Counts the time for the first byte from tick `now` on.
+    pub(crate) fn restart(&self, now: u32) {
+        self.moved.set(now);
     }
 
     /// Returns the bytes read since the last write, or since the start of an answer.

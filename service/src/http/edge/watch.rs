@@ -59,12 +59,20 @@ impl Watch {
         watch
     }
 
-    /// Puts a new connection under guard.
-    pub(crate) fn guard<T: AsyncWrite + Unpin>(self: &Rc<Self>, io: T) -> Guarded<T> {
+    /// Gives a new connection its place. From now on the tick watches it.
+    pub(crate) fn admit(self: &Rc<Self>) -> WatchedPlace {
         let progress = Rc::new(ConnectionProgress::new(self.now.get()));
         self.connections.borrow_mut().push(Rc::clone(&progress));
         self.metrics.open.increment(1.0);
-        Guarded::new(io, progress, Rc::clone(self))
+        WatchedPlace {
+            progress,
+            watch: Rc::clone(self),
+        }
+    }
+
+    /// Puts a new connection under guard.
+    pub(crate) fn guard<T: AsyncWrite + Unpin>(self: &Rc<Self>, io: T) -> Guarded<T> {
+        Guarded::new(io, self.admit())
     }
 
     /// Returns whether nearly all connections are taken, so that each reply should end its
@@ -122,6 +130,30 @@ impl Watch {
                 progress.end(Cut::Request);
             }
         }
+    }
+}
+
+/// The place of one connection among those of its worker, until this value is dropped.
+pub(crate) struct WatchedPlace {
+    pub(super) progress: Rc<ConnectionProgress>,
+    pub(super) watch: Rc<Watch>,
+}
+
+impl WatchedPlace {
+    /// Gives the connection as much time as a new one has.
+    pub(super) fn restart(&self) {
+        self.progress.restart(self.watch.now());
+    }
+
+    pub(super) fn count(&self, cut: Cut) {
+        self.watch.count(cut);
+    }
+}
+
+impl Drop for WatchedPlace {
+    fn drop(&mut self) {
+        self.progress.close();
+        self.watch.metrics.open.decrement(1.0);
     }
 }
 

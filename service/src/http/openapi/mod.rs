@@ -22,6 +22,10 @@ const TOKEN: &str = "The token of a caller, or the administrator's token. If the
     calls with the right `define` need the administrator's token; a service on loopback may work \
     without it.";
 
+/// The description of the certificate that a connection may carry.
+const CERTIFICATE: &str = "The client certificate of a caller, if the service has roles and asks for \
+    certificates. A token counts instead of the certificate.";
+
 /// Calls whose body may be left out.
 ///
 /// utoipa marks only an `Option` as a body that may be left out. It then describes a body that may
@@ -101,6 +105,12 @@ fn description() -> OpenApi {
         .description(Some(TOKEN))
         .build();
     components.add_security_scheme(rights::BEARER, SecurityScheme::Http(bearer));
+    let certificate = SecurityScheme::MutualTls {
+        description: Some(CERTIFICATE.to_owned()),
+        deprecated: None,
+        extensions: None,
+    };
+    components.add_security_scheme(rights::MUTUAL_TLS, certificate);
     for schema in components.schemas.values_mut() {
         require_nullable(schema);
     }

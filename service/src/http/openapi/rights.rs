@@ -9,6 +9,9 @@ use crate::access::right::Right;
 /// The name of the scheme by which a call shows a token.
 pub(crate) const BEARER: &str = "bearer";
 
+/// The name of the scheme by which a connection shows a certificate.
+pub(crate) const MUTUAL_TLS: &str = "mutualTLS";
+
 /// The key under which the description of a call names the right.
 const KEY: &str = "x-odometer-right";
 
@@ -29,15 +32,16 @@ fn right_of(operation_id: &str) -> Option<Right> {
     }
 }
 
-/// Adds to an operation which right it needs, and that a token may show who has it.
+/// Adds to an operation which right it needs, and that a token or a certificate may show who has it.
 pub(crate) fn add(operation: &mut Operation) {
     let id = operation.operation_id.as_deref().unwrap_or_default();
     let right = right_of(id);
     if right.is_none() && id != "getCaller" {
         return;
     }
-    let token = SecurityRequirement::new(BEARER, Vec::<String>::new());
-    operation.security = Some(vec![SecurityRequirement::default(), token]);
+    let by = |scheme| SecurityRequirement::new(scheme, Vec::<String>::new());
+    let nothing = SecurityRequirement::default();
+    operation.security = Some(vec![nothing, by(BEARER), by(MUTUAL_TLS)]);
     if let Some(right) = right {
         let mut extensions = Extensions::default();
         extensions.insert(KEY.to_owned(), right.word().into());

@@ -1,0 +1,420 @@
+//! Reads the certificate of the listeners and its key, and what the certificates of callers are
+//! checked against.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use odometer_process::faults::{self, Fault};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use sha2::{Digest as _, Sha256};
+use webpki::{EndEntityCert, KeyUsage};
+
+/// The protocol that callers agree on by ALPN. There is no other one.
+const PROTOCOL: &[u8] = b"http/1.1";
+
+/// The files of the listeners' certificate, and of who signs those of callers. All are PEM.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CertificateFiles {
+    /// The certificate, followed by those that lead to its authority.
+    pub certificate: PathBuf,
+    /// The private key of the certificate.
+    pub key: PathBuf,
+    /// The authorities that sign certificates of callers. Without them, no caller is asked for one.
+    pub clients_ca: Option<PathBuf>,
+    /// The lists of revoked certificates, one of each authority in a chain.
+    pub clients_crl: Option<PathBuf>,
+}
+
+/// What the listeners need for TLS, as the files said when they were read.
+pub struct ListenerTls {
+    server: Arc<ServerConfig>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    expires: Timestamp,
+    /// The SHA-256 of all files.
+    fingerprint: [u8; 32],
+}
+
+/// The contents of the files. They are read together, before anything is made of them.
+struct Contents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    clients_ca: Option<Vec<u8>>,
+    clients_crl: Option<Vec<u8>>,
+}
+
+impl ListenerTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A sentence that names the key, the file and what is wrong. It never repeats anything of the
+    /// private key.
+    pub fn read(files: &CertificateFiles) -> Result<Self, String> {
+        Self::of(files, &Contents::read(files)?)
+    }
+
+    /// Reads the files again. Returns `None` if they are as they were.
+    ///
+    /// # Errors
+    /// As [`ListenerTls::read`].
+    pub fn read_again(&self, files: &CertificateFiles) -> Result<Option<Self>, String> {
+        let contents = Contents::read(files)?;
+        if contents.fingerprint() == self.fingerprint {
+            return Ok(None);
+        }
+        Self::of(files, &contents).map(Some)
+    }
+
+    fn of(files: &CertificateFiles, contents: &Contents) -> Result<Self, String> {
+        let provider = Arc::new(ring::default_provider());
+        let clients = contents.verifier(files, &provider)?;
+        let named = |problem: &str| Err(said("certificate_file", &files.certificate, problem));
+        let Some(chain) = certificates(&contents.certificate) else {
+            return named("it has no certificate in PEM, or a broken one");
+        };
+        let Some(expires) = chain.first().and_then(end_of) else {
+            return named("its first certificate cannot be read, or ends before it begins");
+        };
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("tls: {error}"))?;
+        let builder = match &clients {
+            Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients)),
+            None => builder.with_no_client_auth(),
+        };
+        let key = contents.key(files)?;
+        let mut server = builder.with_single_cert(chain, key).map_err(|_| {
+            let problem = "it is not the private key of the certificate in tls.certificate_file, or \
+                is of a kind that is not known; give that key, of RSA, ECDSA or Ed25519";
+            said("key_file", &files.key, problem)
+        })?;
+        server.alpn_protocols = vec![PROTOCOL.to_vec()];
+        if clients.is_some() {
+            // A connection that resumes an earlier one would not show its certificate again.
+            server.session_storage = Arc::new(NoServerSessionStorage {});
+            server.send_tls13_tickets = 0;
+        }
+        Ok(Self {
+            server: Arc::new(server),
+            clients,
+            expires,
+            fingerprint: contents.fingerprint(),
+        })
+    }
+
+    /// Returns what a new connection is served with.
+    pub fn server(&self) -> &Arc<ServerConfig> {
+        &self.server
+    }
+
+    /// Returns whether a caller may show this certificate now. The certificate comes first in
+    /// `chain`, then those that lead to its authority.
+    pub fn takes(&self, chain: &[CertificateDer<'static>]) -> bool {
+        let (Some(clients), Some((certificate, others))) = (&self.clients, chain.split_first())
+        else {
+            return false;
+        };
+        let checked = clients.verify_client_cert(certificate, others, UnixTime::now());
+        checked.is_ok()
+    }
+
+    /// Returns when the certificate of the listeners expires.
+    pub fn expires(&self) -> Timestamp {
+        self.expires
+    }
+
+    /// Returns for how many seconds the certificate of the listeners is still good at the time
+    /// `now`. The result is below 0 once it has expired.
+    pub fn seconds_left(&self, now: SystemTime) -> f64 {
+        match SystemTime::from(self.expires).duration_since(now) {
+            Ok(left) => left.as_secs_f64(),
+            Err(over) => -over.duration().as_secs_f64(),
+        }
+    }
+}
+
+impl Contents {
+    fn read(files: &CertificateFiles) -> Result<Self, String> {
+        let read = |key: &str, path: &Path| {
+            fs::read(path).map_err(|error| said(key, path, &format!("it cannot be read: {error}")))
+        };
+        let optional = |key: &str, path: &Option<PathBuf>| {
+            path.as_deref().map(|path| read(key, path)).transpose()
+        };
+        Ok(Self {
+            certificate: read("certificate_file", &files.certificate)?,
+            key: read("key_file", &files.key)?,
+            clients_ca: optional("clients_ca_file", &files.clients_ca)?,
+            clients_crl: optional("clients_crl_file", &files.clients_crl)?,
+        })
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        let optional = [&self.clients_ca, &self.clients_crl];
+        let optional = optional.map(|content| content.as_deref().unwrap_or_default());
+        let mut hash = Sha256::new();
+        for content in [self.certificate.as_slice(), &self.key]
+            .into_iter()
+            .chain(optional)
+        {
+            // Each content is hashed alone, so none can pass for a part of another one.
+            hash.update(Sha256::digest(content));
+        }
+        hash.finalize().into()
+    }
+
+    /// Returns the private key.
+    fn key(&self, files: &CertificateFiles) -> Result<PrivateKeyDer<'static>, String> {
+        // The error of the parser may repeat a line of the file.
+        PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
+            let problem = "it has no private key in PEM, or a broken one; give an unencrypted key";
+            said("key_file", &files.key, problem)
+        })
+    }
+
+    /// Returns what checks the certificates of callers; `None` if callers are not asked for one.
+    fn verifier(
+        &self,
+        files: &CertificateFiles,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+        let (Some(path), Some(content)) = (&files.clients_ca, &self.clients_ca) else {
+            return Ok(None);
+        };
+        let wrong = |problem: &str| said("clients_ca_file", path, problem);
+        let authorities = certificates(content)
+            .ok_or_else(|| wrong("it has no certificate in PEM, or a broken one"))?;
+        let mut roots = RootCertStore::empty();
+        for authority in authorities {
+            let added = roots.add(authority);
+            added.map_err(|error| wrong(&format!("a certificate cannot be used: {error}")))?;
+        }
+        let (roots, provider) = (Arc::new(roots), Arc::clone(provider));
+        let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+            // A caller may show a token instead.
+            .allow_unauthenticated();
+        if !faults::is(Fault::RevocationsUnread) {
+            verifier = verifier.with_crls(self.revocations(files)?);
+        }
+        let verifier = verifier.build().map_err(|error| {
+            let (key, path) = match &files.clients_crl {
+                Some(path) => ("clients_crl_file", path),
+                None => ("clients_ca_file", path),
+            };
+            said(key, path, &format!("it cannot be used: {error}"))
+        })?;
+        Ok(Some(verifier))
+    }
+
+    /// Returns the lists of revoked certificates. There are none if no file is given.
+    fn revocations(
+        &self,
+        files: &CertificateFiles,
+    ) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+        let (Some(path), Some(content)) = (&files.clients_crl, &self.clients_crl) else {
+            return Ok(Vec::new());
+        };
+        let lists: Result<Vec<_>, _> =
+            CertificateRevocationListDer::pem_slice_iter(content).collect();
+        let lists = lists.ok().filter(|lists| !lists.is_empty());
+        lists.ok_or_else(|| {
+            let problem = "it has no list of revoked certificates in PEM (`X509 CRL`), or a broken \
+                one";
+            said("clients_crl_file", path, problem)
+        })
+    }
+}
+
+/// Returns the sentence about a file that a key of `[tls]` names.
+fn said(key: &str, path: &Path, problem: &str) -> String {
+    format!("tls.{key}: {}: {problem}", path.display())
+}
+
+/// Returns the certificates of a text in PEM; `None` if it has none, or a broken one.
+fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    found.ok().filter(|found| !found.is_empty())
+}
+
+/// Returns the names of a certificate that a caller can be known by: its URIs, then its DNS names.
+pub(crate) fn names_of(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok(parsed) = EndEntityCert::try_from(certificate) else {
+        return Vec::new();
+    };
+    let names = parsed.valid_uri_names().chain(parsed.valid_dns_names());
+    names.map(str::to_owned).collect()
+}
+
+/// Returns the last second in which a certificate is good; `None` if it cannot be read.
+///
+/// webpki reads the time but has no function that returns it. It names the time in its refusal of a
+/// certificate that has expired, and looks at the time before anything else.
+fn end_of(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+    let parsed = EndEntityCert::try_from(certificate).ok()?;
+    let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    let usage = KeyUsage::server_auth();
+    match parsed.verify_for_usage(&[], &[], &[], end_of_time, usage, None, None) {
+        Err(webpki::Error::CertExpired { not_after, .. }) => {
+            Timestamp::from_second(i64::try_from(not_after.as_secs()).ok()?).ok()
+        }
+        Ok(_) | Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_tests::{SignedCertificate, TestAuthority, directory};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const NAME: &str = "spiffe://corp/ns/payments/sa/billing";
+
+    /// A folder with the files of `[tls]`.
+    struct Folder(TempDir);
+
+    impl Folder {
+        fn with(server: &SignedCertificate) -> Self {
+            let folder = Self(directory("tls"));
+            folder.set("server.pem", &server.certificate);
+            folder.set("server.key", &server.key);
+            folder
+        }
+
+        fn set(&self, name: &str, text: &str) {
+            fs::write(self.0.path().join(name), text).unwrap();
+        }
+
+        /// Returns the files, with those about callers if there are any.
+        fn files(&self) -> CertificateFiles {
+            let path = |name: &str| self.0.path().join(name);
+            let optional = |name: &str| Some(path(name)).filter(|path| path.exists());
+            CertificateFiles {
+                certificate: path("server.pem"),
+                key: path("server.key"),
+                clients_ca: optional("ca.pem"),
+                clients_crl: optional("crl.pem"),
+            }
+        }
+
+        fn refusal(&self) -> String {
+            ListenerTls::read(&self.files()).err().unwrap_or_default()
+        }
+    }
+
+    fn chain_of(signed: &SignedCertificate) -> Vec<CertificateDer<'static>> {
+        certificates(signed.certificate.as_bytes()).unwrap()
+    }
+
+    fn days_left(tls: &ListenerTls) -> f64 {
+        tls.seconds_left(SystemTime::now()) / 86_400.0
+    }
+
+    #[test]
+    fn the_certificate_is_read_with_its_names_and_its_end() {
+        let authority = TestAuthority::new("a");
+        let (server, soon) = (
+            authority.sign(&["localhost"]),
+            authority.sign_for_days(&["localhost", NAME, "b.example"], 3),
+        );
+        let names = names_of(chain_of(&soon).first().unwrap());
+        assert_eq!(names, [NAME, "localhost", "b.example"]);
+        let folder = Folder::with(&server);
+        let tls = ListenerTls::read(&folder.files()).unwrap();
+        assert!((28.0..=31.0).contains(&days_left(&tls)));
+        assert_eq!(tls.server().alpn_protocols, [PROTOCOL]);
+        assert!(!tls.takes(&chain_of(&soon)), "no caller is asked for one");
+        assert!(tls.read_again(&folder.files()).unwrap().is_none());
+        let folder = Folder::with(&soon);
+        let tls = tls.read_again(&folder.files()).unwrap().unwrap();
+        assert!((1.0..=4.0).contains(&days_left(&tls)));
+        let folder = Folder::with(&authority.sign_for_days(&["localhost"], -2));
+        let tls = tls.read_again(&folder.files()).unwrap().unwrap();
+        assert!(days_left(&tls) < 0.0, "it has expired");
+    }
+
+    #[test]
+    fn certificates_of_callers_count_by_authority_time_and_list() {
+        let (authority, another) = (TestAuthority::new("a"), TestAuthority::new("b"));
+        let folder = Folder::with(&authority.sign(&["localhost"]));
+        folder.set("ca.pem", &authority.certificate());
+        let tls = ListenerTls::read(&folder.files()).unwrap();
+        let good = authority.sign(&[NAME]);
+        assert!(tls.takes(&chain_of(&good)));
+        assert!(!tls.takes(&[]));
+        for wrong in [another.sign(&[NAME]), authority.sign_for_days(&[NAME], -2)] {
+            assert!(!tls.takes(&chain_of(&wrong)));
+        }
+        let revoked = authority.sign(&[NAME]);
+        folder.set("crl.pem", &authority.revocations(&[&revoked]));
+        let tls = tls.read_again(&folder.files()).unwrap().unwrap();
+        assert!(tls.takes(&chain_of(&good)) && !tls.takes(&chain_of(&revoked)));
+        folder.set("crl.pem", &authority.revocations(&[]));
+        let tls = tls.read_again(&folder.files()).unwrap().unwrap();
+        assert!(tls.takes(&chain_of(&revoked)));
+        // A chain needs the list of its own authority.
+        folder.set("crl.pem", &another.revocations(&[]));
+        let tls = tls.read_again(&folder.files()).unwrap().unwrap();
+        assert!(!tls.takes(&chain_of(&good)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_without_the_private_key() {
+        let authority = TestAuthority::new("a");
+        let (server, another) = (authority.sign(&["a"]), authority.sign(&["a"]));
+        let secret = another.key.lines().nth(1).unwrap();
+        let cut = another.key.replace("-----END", "-----");
+        let own = server.key.as_str();
+        for (name, text, said) in [
+            ("server.pem", "", "certificate_file: no certificate in PEM"),
+            ("server.pem", own, "certificate_file: no certificate in PEM"),
+            (
+                "server.pem",
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+                "certificate_file: cannot be read, or ends",
+            ),
+            (
+                "server.pem",
+                &another.certificate,
+                "key_file: not the private key",
+            ),
+            ("server.key", "", "key_file: no private key in PEM"),
+            ("server.key", &cut, "key_file: no private key in PEM"),
+            ("server.key", &another.key, "key_file: not the private key"),
+            ("ca.pem", "", "clients_ca_file: no certificate in PEM"),
+            ("ca.pem", own, "clients_ca_file: no certificate in PEM"),
+            ("crl.pem", "", "clients_crl_file: no list of revoked"),
+            (
+                "crl.pem",
+                "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
+                "clients_crl_file: it cannot be used",
+            ),
+        ] {
+            let folder = Folder::with(&server);
+            folder.set("ca.pem", &authority.certificate());
+            folder.set(name, text);
+            let (refusal, (key, said)) = (folder.refusal(), said.split_once(": ").unwrap());
+            let path = folder.0.path().join(if key == "key_file" {
+                "server.key"
+            } else {
+                name
+            });
+            let named = format!("tls.{key}: {}: ", path.display());
+            assert!(refusal.starts_with(&named), "{name}: {refusal}");
+            assert!(refusal.contains(said), "{name}: {refusal}");
+            assert!(!refusal.contains(secret), "{refusal}");
+            assert_eq!(refusal.lines().count(), 1, "{refusal}");
+        }
+        let folder = Folder::with(&server);
+        fs::remove_file(folder.files().key).unwrap();
+        assert!(folder.refusal().contains("server.key: it cannot be read: "));
+    }
+}

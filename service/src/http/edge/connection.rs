@@ -1,0 +1,79 @@
+//! Carries bytes of a connection, as they are or by TLS.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use actix_web::rt::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::server::TlsStream;
+
+use crate::access::shown_certificate::ShownCertificate;
+
+/// A connection of a caller.
+pub(crate) enum Connection {
+    Plain(TcpStream),
+    Tls(Box<TlsConnection>),
+}
+
+/// A connection after its handshake.
+pub(crate) struct TlsConnection {
+    pub(super) stream: TlsStream<TcpStream>,
+    /// The certificate that the caller showed, if it showed one.
+    pub(super) certificate: Option<Rc<ShownCertificate>>,
+}
+
+impl Connection {
+    /// Returns the certificate that the caller showed, if it showed one.
+    pub(crate) fn certificate(&self) -> Option<&Rc<ShownCertificate>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(tls) => tls.certificate.as_ref(),
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    #[inline]
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(tls) => Pin::new(&mut tls.stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    #[inline]
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(tls) => Pin::new(&mut tls.stream).poll_write(context, bytes),
+        }
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(tls) => Pin::new(&mut tls.stream).poll_flush(context),
+        }
+    }
+
+    #[inline]
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(tls) => Pin::new(&mut tls.stream).poll_shutdown(context),
+        }
+    }
+}

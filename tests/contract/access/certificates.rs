@@ -1,0 +1,313 @@
+//! Tests that a caller is known by its certificate, and no longer when that is revoked.
+
+use std::time::Duration;
+
+use super::{Roles, TestCaller, refused, replace};
+use crate::support::{
+    HOST, Options, Program, Reply, SecureConnection, SignedCertificate, TestAuthority, TlsFiles,
+    run, wait,
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const ACCESS: &str = "[access.roles.taker]\ntake = [\"*\"]\ncreate = [\"*\"]\n[access.roles.reader]\nlook = [\"*\"]\n";
+const NEXT: &str = "/v1/sequences/orders/next";
+const BILLING: &str = "spiffe://corp/ns/payments/sa/billing";
+const WEB: &str = "web.example";
+/// The text of the log when the files of `[tls]` were read again.
+const READ_AGAIN: &str = "The files of [tls] have changed";
+
+/// A program that knows callers by their certificates.
+struct Certified {
+    roles: Roles,
+    files: TlsFiles,
+    /// Signs the certificates of the listener and of the callers.
+    authority: TestAuthority,
+}
+
+impl Certified {
+    /// Starts a program with the roles of `access`, and with the callers of `sections`.
+    async fn start(options: Options, access: &str, sections: &str) -> Self {
+        let authority = TestAuthority::new("of the tests");
+        let files = TlsFiles::new(&authority.sign(&[HOST]));
+        files.set("ca.pem", &authority.certificate());
+        files.set("crl.pem", &authority.revocations(&[]));
+        let options = files
+            .given_to(options)
+            .env(
+                "ODOMETER_TLS__CLIENTS_CA_FILE",
+                files.path("ca.pem").display(),
+            )
+            .env(
+                "ODOMETER_TLS__CLIENTS_CRL_FILE",
+                files.path("crl.pem").display(),
+            )
+            // Memory has numbers to the end.
+            .env("ODOMETER_DEFAULT__BLOCK__MIN", 1000);
+        let roles = Roles::start(options, access, sections).await;
+        Self {
+            roles,
+            files,
+            authority,
+        }
+    }
+
+    async fn connection(&self, shown: Option<&SignedCertificate>) -> SecureConnection {
+        let address = self.roles.program.address();
+        let opened = SecureConnection::open(address, &self.authority, shown).await;
+        opened.expect("the handshake is done")
+    }
+
+    /// Calls once on a connection of its own. Returns `None` if the connection ends.
+    async fn call(
+        &self,
+        shown: Option<&SignedCertificate>,
+        token: &str,
+        (method, path): (&str, &str),
+    ) -> Option<Reply> {
+        let mut connection = self.connection(shown).await;
+        connection.call(method, path, token).await
+    }
+
+    async fn take(&self, shown: Option<&SignedCertificate>, token: &str) -> Reply {
+        let reply = self.call(shown, token, ("POST", NEXT)).await;
+        reply.expect("a reply")
+    }
+
+    /// Returns by which name the service knows a caller.
+    async fn name_of(&self, shown: Option<&SignedCertificate>, token: &str) -> String {
+        let reply = self.call(shown, token, ("GET", "/v1/me")).await;
+        let reply = reply.expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let name = reply.json()["caller"].as_str().map(str::to_owned);
+        name.expect("a name")
+    }
+
+    async fn revoke(&self, revoked: &SignedCertificate) {
+        let list = self.authority.revocations(&[revoked]);
+        self.files.set("crl.pem", &list);
+        wait::until("the list was read", LIMIT, async || {
+            let log = self.roles.program.log();
+            log.contains(READ_AGAIN).then_some(())
+        })
+        .await;
+    }
+}
+
+fn section(name: &str, role: &str, certificate: &str) -> String {
+    format!("[{name}]\nrole = \"{role}\"\ncertificate = \"{certificate}\"\n")
+}
+
+#[test]
+fn a_certificate_leads_to_the_role_of_its_caller() {
+    run(async {
+        let other = TestCaller::new("by-token", "reader");
+        let sections = [
+            section("billing", "taker", BILLING),
+            section("web", "reader", WEB),
+            section("past", "taker", "spiffe://corp/past"),
+            "expires = 2020-01-01\n".to_owned(),
+            other.section(),
+        ];
+        let service = Certified::start(Program::options(), ACCESS, &sections.concat()).await;
+        let sign = |names: &[&str]| service.authority.sign(names);
+        let (billing, web) = (sign(&[BILLING]), sign(&["other.example", WEB]));
+        let mut connection = service.connection(Some(&billing)).await;
+        for _ in 0..20 {
+            let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+            assert_eq!(reply.status, 200, "{reply:?}");
+        }
+        assert_eq!(service.name_of(Some(&billing), "").await, "billing");
+        assert_eq!(service.name_of(Some(&web), "").await, "web");
+        let forbidden = service.take(Some(&web), "").await;
+        refused(&forbidden, 403, "forbidden", "its role may not take");
+        for (names, what) in [
+            (
+                &["spiffe://corp/ns/payments/sa/billing2"][..],
+                "another name",
+            ),
+            (&["spiffe://corp/ns/payments/sa"], "a part of a name"),
+            (&[], "no name"),
+            (&[BILLING, WEB], "the names of two callers"),
+            (&["spiffe://corp/past"], "a caller that has expired"),
+        ] {
+            let reply = service.take(Some(&sign(names)), "").await;
+            refused(&reply, 401, "unauthenticated", what);
+        }
+        let nothing = service.take(None, "").await;
+        refused(&nothing, 401, "unauthenticated", "it shows nothing");
+        // A token beats the certificate.
+        assert_eq!(
+            service.name_of(Some(&billing), &other.token).await,
+            "by-token"
+        );
+        let by_token = service.take(Some(&billing), &other.token).await;
+        refused(
+            &by_token,
+            403,
+            "forbidden",
+            "the role of the token may not take",
+        );
+        for connection_of in [&billing, &web] {
+            let wrong = service.take(Some(connection_of), "odo_wrong").await;
+            refused(&wrong, 401, "unauthenticated", "a wrong token");
+        }
+        // On one connection, each call counts for itself.
+        for (token, status) in [
+            ("", 200),
+            ("odo_wrong", 401),
+            (other.token.as_str(), 403),
+            ("", 200),
+        ] {
+            let reply = connection.call("POST", NEXT, token).await.expect("a reply");
+            assert_eq!(reply.status, status, "{reply:?}");
+        }
+    });
+}
+
+#[test]
+fn nobody_becomes_anonymous_by_a_certificate() {
+    run(async {
+        let access = format!("anonymous = \"taker\"\n{ACCESS}");
+        let sections = section("billing", "taker", BILLING);
+        let service = Certified::start(Program::options(), &access, &sections).await;
+        assert_eq!(service.name_of(None, "").await, "anonymous");
+        assert_eq!(service.take(None, "").await.status, 200);
+        let unknown = service.authority.sign(&["spiffe://corp/unknown"]);
+        let reply = service.take(Some(&unknown), "").await;
+        refused(&reply, 401, "unauthenticated", "it is no caller's");
+        // A certificate that is not good at all ends the connection.
+        let expired = service.authority.sign_for_days(&[BILLING], -2);
+        let another = TestAuthority::new("another one").sign(&[BILLING]);
+        for wrong in [expired, another] {
+            let reply = service.call(Some(&wrong), "", ("POST", NEXT)).await;
+            assert!(reply.is_none(), "{reply:?}");
+        }
+    });
+}
+
+#[test]
+fn a_withdrawn_certificate_is_wrong_on_an_open_connection_too() {
+    run(async {
+        let sections = section("billing", "taker", BILLING);
+        let service = Certified::start(Program::options(), ACCESS, &sections).await;
+        let billing = service.authority.sign(&[BILLING]);
+        let mut connection = service.connection(Some(&billing)).await;
+        let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let file = service.roles.callers_file();
+        replace(&file, &section("billing", "taker", "spiffe://corp/another"));
+        wait::until("it is refused", LIMIT, async || {
+            let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+            (reply.status == 401).then_some(())
+        })
+        .await;
+        replace(&file, &sections);
+        wait::until("it counts again", LIMIT, async || {
+            let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+            (reply.status == 200).then_some(())
+        })
+        .await;
+    });
+}
+
+/// What becomes of a certificate after its revocation.
+#[derive(PartialEq, Eq, Debug)]
+struct AfterRevocation {
+    /// A new connection gets a number.
+    counts_anew: bool,
+    /// A connection from before gets a number.
+    counts_on: bool,
+}
+
+/// Revokes the certificate of a caller whose connection takes numbers from memory.
+async fn revoked(options: Options) -> AfterRevocation {
+    let sections = format!(
+        "{}{}",
+        section("billing", "taker", BILLING),
+        section("web", "taker", WEB)
+    );
+    let service = Certified::start(options, ACCESS, &sections).await;
+    let (billing, web) = (
+        service.authority.sign(&[BILLING]),
+        service.authority.sign(&[WEB]),
+    );
+    let mut connection = service.connection(Some(&billing)).await;
+    let mut of_another = service.connection(Some(&web)).await;
+    for _ in 0..20 {
+        let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    service.revoke(&billing).await;
+    let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+    let counts_on = reply.status == 200;
+    if !counts_on {
+        refused(&reply, 401, "unauthenticated", "it was revoked");
+        assert_eq!(reply.header("connection"), Some("close"));
+    }
+    let anew = service.call(Some(&billing), "", ("POST", NEXT)).await;
+    let counts_anew = anew.is_some_and(|reply| reply.status == 200);
+    // No other certificate is touched, on old connections and on new ones.
+    let reply = of_another.call("POST", NEXT, "").await.expect("a reply");
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(service.take(Some(&web), "").await.status, 200);
+    AfterRevocation {
+        counts_anew,
+        counts_on,
+    }
+}
+
+#[test]
+fn a_revoked_certificate_is_refused_on_open_connections_too() {
+    run(async {
+        let after = revoked(Program::options()).await;
+        assert!(!after.counts_anew && !after.counts_on, "{after:?}");
+    });
+}
+
+#[test]
+fn a_list_of_revoked_certificates_that_is_not_read_is_found_out() {
+    run(async {
+        let options = Program::options().without_guards("revocations-unread");
+        let after = revoked(options).await;
+        assert!(after.counts_anew && after.counts_on, "{after:?}");
+    });
+}
+
+#[test]
+fn a_certificate_that_is_checked_once_is_found_out() {
+    run(async {
+        let options = Program::options().without_guards("certificates-checked-once");
+        let after = revoked(options).await;
+        assert!(!after.counts_anew && after.counts_on, "{after:?}");
+    });
+}
+
+#[test]
+fn a_broken_list_or_authority_changes_nothing_and_is_told() {
+    run(async {
+        let sections = section("billing", "taker", BILLING);
+        let service = Certified::start(Program::options(), ACCESS, &sections).await;
+        let billing = service.authority.sign(&[BILLING]);
+        let good = service.authority.revocations(&[]);
+        for (name, good) in [
+            ("crl.pem", &good),
+            ("ca.pem", &service.authority.certificate()),
+        ] {
+            for (text, is_stale) in [("nonsense", true), (good.as_str(), false)] {
+                service.files.set(name, text);
+                wait::until("the metric says so", LIMIT, async || {
+                    let client = crate::support::operations(&service.roles.program);
+                    let reply = client.get("/metrics").await.expect("a reply");
+                    let stale = format!("\nodometer_access_stale {}\n", u8::from(is_stale));
+                    reply.body.contains(&stale).then_some(())
+                })
+                .await;
+                assert_eq!(service.take(Some(&billing), "").await.status, 200);
+            }
+        }
+        let log = service.roles.program.stop().await;
+        for key in ["tls.clients_crl_file: ", "tls.clients_ca_file: "] {
+            assert!(log.contains(key), "{log}");
+        }
+    });
+}

@@ -1,0 +1,107 @@
+//! Signs certificates of the listener and of callers, and lists those that it has revoked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::{ToSpan as _, Zoned, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
+    date_time_ymd,
+};
+
+/// For how many days a certificate is good, unless a test says otherwise.
+const DAYS: i64 = 30;
+
+/// An authority that signs certificates. It has no file.
+pub struct TestAuthority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    n_signed: AtomicU64,
+}
+
+/// A certificate with its key, both as PEM.
+#[derive(Clone)]
+pub struct SignedCertificate {
+    pub certificate: String,
+    pub key: String,
+    serial: u64,
+}
+
+impl TestAuthority {
+    pub fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate().expect("a key can be made");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("it signs itself");
+        Self {
+            issuer,
+            n_signed: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the certificate of the authority itself, as PEM.
+    pub fn certificate(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// Signs a certificate for a server or a caller with these names. A name with `:` is a URI,
+    /// and the others are DNS names.
+    pub fn sign(&self, names: &[&str]) -> SignedCertificate {
+        self.sign_for_days(names, DAYS)
+    }
+
+    /// Signs a certificate that is good for this number of days. It has expired if `days` is below 0.
+    pub fn sign_for_days(&self, names: &[&str], days: i64) -> SignedCertificate {
+        let serial = 1 + self.n_signed.fetch_add(1, Ordering::Relaxed);
+        let mut params = CertificateParams::default();
+        params.serial_number = Some(SerialNumber::from(serial));
+        let (year, month, day) = in_days(days);
+        params.not_after = date_time_ymd(year, month, day);
+        let names = names.iter().map(|name| {
+            let text = (*name).try_into().expect("the name is ASCII");
+            match name.contains(':') {
+                true => SanType::URI(text),
+                false => SanType::DnsName(text),
+            }
+        });
+        params.subject_alt_names = names.collect();
+        let key = KeyPair::generate().expect("a key can be made");
+        let signed = params.signed_by(&key, &self.issuer);
+        SignedCertificate {
+            certificate: signed.expect("it can be signed").pem(),
+            key: key.serialize_pem(),
+            serial,
+        }
+    }
+
+    /// Returns the list of revoked certificates, as PEM.
+    pub fn revocations(&self, revoked: &[&SignedCertificate]) -> String {
+        let (year, month, day) = in_days(-1);
+        let yesterday = date_time_ymd(year, month, day);
+        let (year, month, day) = in_days(DAYS);
+        let revoked = revoked.iter().map(|certificate| RevokedCertParams {
+            serial_number: SerialNumber::from(certificate.serial),
+            revocation_time: yesterday,
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: yesterday,
+            next_update: date_time_ymd(year, month, day),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).expect("it can be signed");
+        list.pem().expect("it can be written")
+    }
+}
+
+/// Returns the year, the month and the day that come this number of days after today.
+fn in_days(days: i64) -> (i32, u8, u8) {
+    let day = Zoned::now().with_time_zone(TimeZone::UTC).date() + days.days();
+    let small = |part: i8| u8::try_from(part).expect("it is above 0");
+    (i32::from(day.year()), small(day.month()), small(day.day()))
+}
