@@ -1,7 +1,6 @@
 //! Reads the certificate of the listeners and its key, and what the certificates of callers are
 //! checked against.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,6 +16,8 @@ use rustls::{RootCertStore, ServerConfig};
 use sha2::{Digest as _, Sha256};
 use webpki::{EndEntityCert, KeyUsage};
 
+use crate::config::guarded_file;
+
 /// The protocol that callers agree on by ALPN. There is no other one.
 const PROTOCOL: &[u8] = b"http/1.1";
 
@@ -29,7 +30,8 @@ pub struct CertificateFiles {
     pub key: PathBuf,
     /// The authorities that sign certificates of callers. Without them, no caller is asked for one.
     pub clients_ca: Option<PathBuf>,
-    /// The lists of revoked certificates, one of each authority in a chain.
+    /// The lists of revoked certificates: one of each authority that signed a certificate of a chain,
+    /// those in `clients_ca` included.
     pub clients_crl: Option<PathBuf>,
 }
 
@@ -54,8 +56,8 @@ impl ListenerTls {
     /// Reads the files.
     ///
     /// # Errors
-    /// A sentence that names the key, the file and what is wrong. It never repeats anything of the
-    /// private key.
+    /// A sentence that names the key, the file and what is wrong: it cannot be read, everybody may
+    /// write to it, or it cannot be used. The sentence never repeats anything of the private key.
     pub fn read(files: &CertificateFiles) -> Result<Self, String> {
         Self::of(files, &Contents::read(files)?)
     }
@@ -143,7 +145,7 @@ impl ListenerTls {
 impl Contents {
     fn read(files: &CertificateFiles) -> Result<Self, String> {
         let read = |key: &str, path: &Path| {
-            fs::read(path).map_err(|error| said(key, path, &format!("it cannot be read: {error}")))
+            guarded_file::read_bytes(path).map_err(|problem| format!("tls.{key}: {problem}"))
         };
         let optional = |key: &str, path: &Option<PathBuf>| {
             path.as_deref().map(|path| read(key, path)).transpose()
@@ -244,15 +246,22 @@ fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
 }
 
 /// Returns the names of a certificate that a caller can be known by: its URIs, then its DNS names.
+///
+/// A URI has a scheme, so it has a colon, which no DNS name has. An authority that may only sign URIs
+/// could otherwise give one that passes for a DNS name.
 pub(crate) fn names_of(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok(parsed) = EndEntityCert::try_from(certificate) else {
         return Vec::new();
     };
-    let names = parsed.valid_uri_names().chain(parsed.valid_dns_names());
+    let uris = parsed.valid_uri_names().filter(|uri| uri.contains(':'));
+    let names = uris.chain(parsed.valid_dns_names());
     names.map(str::to_owned).collect()
 }
 
 /// Returns the last second in which a certificate is good; `None` if it cannot be read.
+///
+/// A certificate that never expires ends with the year 9999 (RFC 5280, section 4.1.2.5). That is later
+/// than the last time that can be written here, so the last time stands for it.
 ///
 /// webpki reads the time but has no function that returns it. It names the time in its refusal of a
 /// certificate that has expired, and looks at the time before anything else.
@@ -262,7 +271,9 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
     let usage = KeyUsage::server_auth();
     match parsed.verify_for_usage(&[], &[], &[], end_of_time, usage, None, None) {
         Err(webpki::Error::CertExpired { not_after, .. }) => {
-            Timestamp::from_second(i64::try_from(not_after.as_secs()).ok()?).ok()
+            let end = i64::try_from(not_after.as_secs()).ok();
+            let end = end.and_then(|end| Timestamp::from_second(end).ok());
+            Some(end.unwrap_or(Timestamp::MAX))
         }
         Ok(_) | Err(_) => None,
     }
@@ -271,6 +282,9 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
     use odometer_tests::{SignedCertificate, TestAuthority, directory};
     use tempfile::TempDir;
 
@@ -342,6 +356,20 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_that_never_expires_is_taken() {
+        let forever = TestAuthority::new("a").sign_until(&["localhost"], (9999, 12, 31));
+        let tls = ListenerTls::read(&Folder::with(&forever).files()).unwrap();
+        assert_eq!(tls.expires(), Timestamp::MAX);
+        assert!(days_left(&tls) > 1_000_000.0);
+    }
+
+    #[test]
+    fn a_uri_that_looks_like_a_dns_name_is_no_name() {
+        let signed = TestAuthority::new("a").sign_uris(&["web.example", NAME]);
+        assert_eq!(names_of(chain_of(&signed).first().unwrap()), [NAME]);
+    }
+
+    #[test]
     fn certificates_of_callers_count_by_authority_time_and_list() {
         let (authority, another) = (TestAuthority::new("a"), TestAuthority::new("b"));
         let folder = Folder::with(&authority.sign(&["localhost"]));
@@ -364,6 +392,68 @@ mod tests {
         folder.set("crl.pem", &another.revocations(&[]));
         let tls = tls.read_again(&folder.files()).unwrap().unwrap();
         assert!(!tls.takes(&chain_of(&good)));
+    }
+
+    #[test]
+    fn a_chain_needs_the_list_of_each_authority_that_signed_in_it() {
+        let root = TestAuthority::new("root");
+        let between = root.intermediate("between");
+        let caller = between.sign(&[NAME]);
+        let chain = format!("{}{}", caller.certificate, between.certificate());
+        let chain = certificates(chain.as_bytes()).unwrap();
+        let folder = Folder::with(&root.sign(&["localhost"]));
+        folder.set("ca.pem", &root.certificate());
+        let tls = ListenerTls::read(&folder.files()).unwrap();
+        assert!(tls.takes(&chain), "no list is configured");
+        assert!(!tls.takes(&chain_of(&caller)), "nothing leads to the root");
+        let (of_root, of_between) = (root.revocations(&[]), between.revocations(&[]));
+        for (lists, is_taken) in [
+            (format!("{of_root}{of_between}"), true),
+            (of_root.clone(), false),
+            (of_between, false),
+            (
+                format!("{of_root}{}", between.revocations(&[&caller])),
+                false,
+            ),
+        ] {
+            folder.set("crl.pem", &lists);
+            let tls = ListenerTls::read(&folder.files()).unwrap();
+            assert_eq!(tls.takes(&chain), is_taken, "{lists}");
+        }
+    }
+
+    #[test]
+    fn a_list_counts_after_its_next_update_too() {
+        let authority = TestAuthority::new("a");
+        let folder = Folder::with(&authority.sign(&["localhost"]));
+        folder.set("ca.pem", &authority.certificate());
+        let (good, revoked) = (authority.sign(&[NAME]), authority.sign(&[NAME]));
+        folder.set("crl.pem", &authority.old_revocations(&[&revoked]));
+        let tls = ListenerTls::read(&folder.files()).unwrap();
+        assert!(tls.takes(&chain_of(&good)) && !tls.takes(&chain_of(&revoked)));
+    }
+
+    #[test]
+    fn a_file_that_everybody_can_write_is_refused() {
+        let authority = TestAuthority::new("a");
+        let folder = Folder::with(&authority.sign(&["localhost"]));
+        folder.set("ca.pem", &authority.certificate());
+        folder.set("crl.pem", &authority.revocations(&[]));
+        for (name, key) in [
+            ("server.pem", "certificate_file"),
+            ("server.key", "key_file"),
+            ("ca.pem", "clients_ca_file"),
+            ("crl.pem", "clients_crl_file"),
+        ] {
+            let path = folder.0.path().join(name);
+            let set = |mode| fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            set(0o666);
+            let refusal = folder.refusal();
+            let named = format!("tls.{key}: {} can be written by everybody", path.display());
+            assert!(refusal.starts_with(&named), "{refusal}");
+            set(0o640);
+            assert_eq!(folder.refusal(), "");
+        }
     }
 
     #[test]
@@ -415,6 +505,6 @@ mod tests {
         }
         let folder = Folder::with(&server);
         fs::remove_file(folder.files().key).unwrap();
-        assert!(folder.refusal().contains("server.key: it cannot be read: "));
+        assert!(folder.refusal().contains("server.key cannot be read: "));
     }
 }

@@ -20,6 +20,17 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
     Ok(content)
 }
 
+/// Reads a file that need not be text.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let mut content = Vec::new();
+    let read = open(path)?.read_to_end(&mut content);
+    read.map_err(|error| unread(path, &error))?;
+    Ok(content)
+}
+
 /// Opens a file, to be read.
 ///
 /// # Errors
@@ -58,6 +69,7 @@ mod tests {
         write(&path, "s3cret").unwrap();
         for (mode, is_read) in [(0o600, true), (0o664, true), (0o666, false), (0o602, false)] {
             set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read_bytes(&path).is_ok(), is_read, "{mode:o}");
             let read = read(&path);
             assert_eq!(read.is_ok(), is_read, "{mode:o}: {read:?}");
             let said = read.err().unwrap_or_default();
