@@ -3,12 +3,13 @@
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use actix_web::rt::net::TcpStream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncBufRead as _, AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
+use super::tls_socket::TlsSocket;
 use crate::access::shown_certificate::ShownCertificate;
 
 /// A connection of a caller.
@@ -19,7 +20,7 @@ pub(crate) enum Connection {
 
 /// A connection after its handshake.
 pub(crate) struct TlsConnection {
-    pub(super) stream: TlsStream<TcpStream>,
+    pub(super) stream: TlsStream<TlsSocket<TcpStream>>,
     /// The certificate that the caller showed, if it showed one.
     pub(super) certificate: Option<Rc<ShownCertificate>>,
 }
@@ -34,6 +35,24 @@ impl Connection {
     }
 }
 
+impl TlsConnection {
+    /// Reads bytes of requests: those of one record, or a part of them.
+    fn poll_plaintext(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let plaintext = ready!(Pin::new(&mut self.stream).poll_fill_buf(context))?;
+        let n_bytes = plaintext.len().min(buffer.remaining());
+        buffer.put_slice(plaintext.get(..n_bytes).unwrap_or_default());
+        if n_bytes > 0 {
+            Pin::new(&mut self.stream).consume(n_bytes);
+            self.stream.get_mut().0.note_request();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl AsyncRead for Connection {
     #[inline]
     fn poll_read(
@@ -43,7 +62,7 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(tls) => Pin::new(&mut tls.stream).poll_read(context, buffer),
+            Self::Tls(tls) => tls.poll_plaintext(context, buffer),
         }
     }
 }

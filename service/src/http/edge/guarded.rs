@@ -213,11 +213,18 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
         flushed
     }
 
+    /// Ends the connection in order. actix has no time limit for this, so only replies are waited for.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.not_cut()?;
         ready!(this.write_held(context))?;
-        Pin::new(&mut this.io).poll_shutdown(context)
+        let ended = Pin::new(&mut this.io).poll_shutdown(context);
+        if ended.is_pending() {
+            // TLS would say goodbye (`close_notify`), and the socket takes nothing more. The caller
+            // sees the end without that.
+            return Poll::Ready(Ok(()));
+        }
+        ended
     }
 }
 

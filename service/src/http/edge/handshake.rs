@@ -9,21 +9,24 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
+use actix_web::rt;
 use actix_web::rt::net::TcpStream;
 use rustls::server::Acceptor;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::LazyConfigAcceptor;
 
 use super::connection::{Connection, TlsConnection};
 use super::progress::Cut;
+use super::tls_socket::{MAX_CERTIFICATES, TlsSocket};
 use super::watch::WatchedPlace;
 use crate::access::certificates::ListenerTls;
 use crate::access::shown_certificate::ShownCertificate;
 
-/// How many handshakes a worker computes before it looks after its other connections.
+/// How many steps of handshakes a worker computes before it looks after its other connections.
 ///
-/// The first answer of a handshake takes up to a millisecond, for its signature. So callers who
-/// come together keep others waiting for 64 ms at most.
+/// A step is all that follows from what came of a caller: an answer with its signature, a key
+/// exchange, or the check of a certificate. It takes up to a few milliseconds, most of them less than
+/// one. So callers who come together keep others waiting for the time of 64 steps at most.
 const MAX_AT_ONCE: usize = 64;
 
 /// Bytes that TLS takes before the socket does. They are as many as one record of TLS has at most,
@@ -35,13 +38,15 @@ const HANDSHAKE: u8 = 22;
 
 /// The handshakes of one worker.
 pub(crate) struct Handshakes {
-    turns: Semaphore,
+    /// A step of a handshake needs a turn.
+    turns: Arc<Semaphore>,
 }
 
 /// Why a connection ended before its handshake was done.
 #[derive(Debug)]
 pub(crate) enum HandshakeEnd {
-    /// The caller left before it sent anything, or the service needs the connection for others.
+    /// The caller sent nothing until it left or was cut, or the service needs the connection for
+    /// others.
     Unused,
     /// What came is no handshake that the service can take part in, or it took too long.
     Failed(String),
@@ -50,7 +55,7 @@ pub(crate) enum HandshakeEnd {
 impl Handshakes {
     pub(crate) fn new() -> Self {
         Self {
-            turns: Semaphore::new(MAX_AT_ONCE),
+            turns: Arc::new(Semaphore::new(MAX_AT_ONCE)),
         }
     }
 
@@ -74,12 +79,12 @@ impl Handshakes {
                 place.restart();
                 Ok(connection)
             }
-            Ok(Err(_)) if !has_come.get() => Err(HandshakeEnd::Unused),
-            Ok(Err(error)) => Err(HandshakeEnd::Failed(error.to_string())),
             Err(Cut::Crowded) => {
                 place.count(Cut::Crowded);
                 Err(HandshakeEnd::Unused)
             }
+            Ok(Err(_)) | Err(_) if !has_come.get() => Err(HandshakeEnd::Unused),
+            Ok(Err(error)) => Err(HandshakeEnd::Failed(error.to_string())),
             Err(Cut::Idle | Cut::Request | Cut::Reply) => {
                 let why = "it was not done within http.head".to_owned();
                 Err(HandshakeEnd::Failed(why))
@@ -101,23 +106,74 @@ impl Handshakes {
         if first != [HANDSHAKE] {
             return Err(io::Error::other("what came is not TLS"));
         }
-        let hello = Box::pin(LazyConfigAcceptor::new(Acceptor::default(), io)).await?;
-        let turn = self.turns.acquire().await.map_err(io::Error::other)?;
+        let io = TlsSocket::new(io);
+        let mut hello = Box::pin(LazyConfigAcceptor::new(Acceptor::default(), io)).await?;
+        let turn = self.turn().await?;
         let tls = tls().ok_or_else(|| io::Error::other("there is no certificate"))?;
+        hello.io.note_hello(tls.asks_for_certificates());
         // Here the first answer is computed.
         let handshake = Box::pin(hello.into_stream(Arc::clone(tls.server())));
-        tokio::task::yield_now().await;
-        drop(turn);
-        let mut stream = handshake.await?;
+        let mut stream = self.in_turns(turn, handshake).await?;
         let (_, session) = stream.get_mut();
         session.set_buffer_limit(Some(MAX_UNSENT));
         let chain = session.peer_certificates().map(<[_]>::to_vec);
+        // The connection keeps the chain for as long as it lasts.
+        let n_bytes: usize = chain.iter().flatten().map(|one| one.len()).sum();
+        if n_bytes > MAX_CERTIFICATES {
+            return Err(io::Error::other(
+                "the certificates of the caller are too large",
+            ));
+        }
         let shown = chain.map(|chain| ShownCertificate::new(chain, tls, Instant::now()));
         Ok(Connection::Tls(Box::new(TlsConnection {
             stream,
             certificate: shown.map(Rc::new),
         })))
     }
+
+    async fn turn(&self) -> io::Result<OwnedSemaphorePermit> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        turn.map_err(io::Error::other)
+    }
+
+    /// Runs the rest of a handshake, which begins with the turn `turn`. Each further step waits for a
+    /// turn of its own.
+    async fn in_turns<T>(
+        &self,
+        mut turn: OwnedSemaphorePermit,
+        work: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
+        let mut work = pin!(work);
+        loop {
+            let done = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+            give_back_later(turn);
+            if let Poll::Ready(done) = done {
+                return done;
+            }
+            woken().await;
+            turn = self.turn().await?;
+        }
+    }
+}
+
+/// Gives a turn back when the worker has looked after its other connections.
+///
+/// The handshake itself must not wait for that. It would miss what its caller sends meanwhile.
+fn give_back_later(turn: OwnedSemaphorePermit) {
+    rt::spawn(async move {
+        tokio::task::yield_now().await;
+        drop(turn);
+    });
+}
+
+/// Waits until this task is woken, by whatever the last call of its work waits for.
+async fn woken() {
+    let mut is_woken = false;
+    poll_fn(|_context| match std::mem::replace(&mut is_woken, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
 }
 
 /// Runs `work` until it is done, or until the place is cut.
@@ -134,4 +190,121 @@ async fn uncut<T>(place: &WatchedPlace, work: impl Future<Output = T>) -> Result
         done.map(Ok)
     })
     .await
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+    use odometer_process::metrics::Metrics;
+    use odometer_tests::{HOST, TestAuthority, TlsFiles};
+    use rustls::crypto::ring;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::super::{ConnectionBounds, Watch};
+    use super::*;
+    use crate::access::certificates::CertificateFiles;
+
+    fn place() -> WatchedPlace {
+        let bounds = ConnectionBounds {
+            head: Duration::from_secs(60),
+            request: Duration::from_secs(60),
+            reply: Duration::from_secs(60),
+            body: 16 * 1024,
+            connections: 100,
+        };
+        Rc::new(Watch::new(&bounds, Metrics::new().listener.clone())).admit()
+    }
+
+    fn listener_tls() -> Arc<ListenerTls> {
+        let files = TlsFiles::new(&TestAuthority::new("a").sign(&[HOST]));
+        let files = CertificateFiles {
+            certificate: files.path("server.pem"),
+            key: files.path("server.key"),
+            clients_ca: None,
+            clients_crl: None,
+        };
+        Arc::new(ListenerTls::read(&files).unwrap())
+    }
+
+    /// Returns what a caller sends first.
+    fn hello() -> Vec<u8> {
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let host = HOST.try_into().unwrap();
+        let mut caller = ClientConnection::new(Arc::new(config), host).unwrap();
+        let mut hello = Vec::new();
+        caller.write_tls(&mut hello).unwrap();
+        hello
+    }
+
+    /// Returns a connection, and its other end.
+    async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).await;
+        (listener.accept().await.unwrap().0, far.unwrap())
+    }
+
+    /// Takes all turns.
+    async fn all_turns(handshakes: &Handshakes) -> OwnedSemaphorePermit {
+        let all = u32::try_from(MAX_AT_ONCE).unwrap();
+        let turns = Arc::clone(&handshakes.turns);
+        turns.acquire_many_owned(all).await.unwrap()
+    }
+
+    #[actix_web::test]
+    async fn an_answer_is_computed_only_in_a_turn() {
+        let (near, mut far) = connection().await;
+        far.write_all(&hello()).await.unwrap();
+        let (handshakes, place, tls) = (Handshakes::new(), place(), listener_tls());
+        let all = all_turns(&handshakes).await;
+        let tls = || Some(Arc::clone(&tls));
+        let mut carried = Box::pin(handshakes.carry_out(near, tls, &place));
+        let mut answer = [0];
+        for _ in 0..1000 {
+            assert!(carried.as_mut().now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        let come = far.try_read(&mut answer).map_err(|error| error.kind());
+        assert_eq!(come.unwrap_err(), io::ErrorKind::WouldBlock);
+        drop(all);
+        let is_answered = tokio::select! {
+            _ended = &mut carried => false,
+            come = far.read(&mut answer) => come.unwrap() == 1,
+        };
+        assert!(is_answered, "vacuous: there is no answer with a turn");
+    }
+
+    #[actix_web::test]
+    async fn each_further_step_is_computed_only_in_a_turn() {
+        let handshakes = Handshakes::new();
+        let n_steps = Cell::new(0);
+        let work = poll_fn(|_context| {
+            n_steps.set(n_steps.get() + 1);
+            match n_steps.get() {
+                1 | 2 => Poll::Pending,
+                _ => Poll::Ready(Ok(())),
+            }
+        });
+        let turn = handshakes.turn().await.unwrap();
+        let mut running = Box::pin(handshakes.in_turns(turn, work));
+        for n in 1..3 {
+            assert!(running.as_mut().now_or_never().is_none());
+            assert_eq!(n_steps.get(), n);
+            // The turn of this step is given back by itself.
+            let all = all_turns(&handshakes).await;
+            assert!(running.as_mut().now_or_never().is_none());
+            assert_eq!(n_steps.get(), n, "a step without a turn");
+            drop(all);
+        }
+        running.await.unwrap();
+        assert_eq!(n_steps.get(), 3);
+    }
 }

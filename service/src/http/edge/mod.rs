@@ -12,6 +12,8 @@
 //! This layer knows nothing of requests. It sees bytes that come and go.
 
 mod bounds;
+#[cfg(test)]
+mod buffering_stream;
 mod connection;
 mod descriptors;
 mod end_of_head;
@@ -19,6 +21,7 @@ mod guarded;
 mod handshake;
 mod input;
 mod progress;
+mod tls_socket;
 mod watch;
 
 pub(crate) use bounds::ConnectionBounds;

@@ -1,0 +1,176 @@
+//! Bounds how many bytes of a connection TLS may hold.
+//!
+//! TLS keeps what comes until a record is whole, or a message of its handshake. rustls takes messages
+//! of up to 64 KiB from everybody, also after the handshake. So rustls gets no more bytes than it
+//! needs, and a connection that sends more fails.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use odometer_process::faults::{self, Fault};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The most bytes of the first message. Common ones have 2 KiB.
+const MAX_HELLO: usize = 16 * 1024;
+
+/// The most bytes of the certificate of a caller, with those that lead to its authority.
+pub(super) const MAX_CERTIFICATES: usize = 12 * 1024;
+
+/// The most bytes without a byte of a request, after the first message and without certificates.
+///
+/// One record has 16 KiB and at most 261 bytes around them (RFC 8446, section 5.2; the suites of
+/// TLS 1.2 add fewer). The rest is for what was read of the next record, for the end of the handshake
+/// before it, and for messages that change keys.
+const MAX_WITHOUT_REQUEST: usize = READ_AT_ONCE + 17 * 1024;
+
+/// The most bytes of one read. So at most these are read beyond the end of a record.
+const READ_AT_ONCE: usize = 4 * 1024;
+
+/// A socket below TLS.
+pub(crate) struct TlsSocket<T> {
+    io: T,
+    /// The most bytes that TLS may hold.
+    max_held: usize,
+    /// At least as many bytes as TLS holds.
+    held: usize,
+    /// The bytes of the last read.
+    last_read: usize,
+}
+
+impl<T> TlsSocket<T> {
+    /// Wraps a socket whose handshake begins.
+    pub(super) fn new(io: T) -> Self {
+        Self {
+            io,
+            max_held: MAX_HELLO,
+            held: 0,
+            last_read: 0,
+        }
+    }
+
+    /// Notes that the first message is whole. `asks_for_certificates`: the caller may show one.
+    pub(super) fn note_hello(&mut self, asks_for_certificates: bool) {
+        let certificates = match asks_for_certificates {
+            true => MAX_CERTIFICATES,
+            false => 0,
+        };
+        self.held = self.last_read;
+        self.max_held = MAX_WITHOUT_REQUEST + certificates;
+    }
+
+    /// Notes that TLS gave bytes of a request. So a record is whole, and TLS holds no more than what
+    /// the last read brought behind it.
+    #[inline]
+    pub(super) fn note_request(&mut self) {
+        self.held = self.last_read;
+        self.max_held = MAX_WITHOUT_REQUEST;
+    }
+
+    /// Returns how many bytes more TLS may hold.
+    fn left(&self) -> usize {
+        match faults::is(Fault::NoConnectionGuard) {
+            true => usize::MAX,
+            false => self.max_held.saturating_sub(self.held),
+        }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for TlsSocket<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let left = this.left();
+        if left == 0 {
+            let problem = "more bytes came than TLS needs for a record or a handshake";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, problem)));
+        }
+        let room = buffer.remaining().min(left).min(READ_AT_ONCE);
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+        ready!(Pin::new(&mut this.io).poll_read(context, &mut part))?;
+        let n_bytes = part.filled().len();
+        buffer.advance(n_bytes);
+        this.held = this.held.saturating_add(n_bytes);
+        this.last_read = n_bytes;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for TlsSocket<T> {
+    #[inline]
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(context, bytes)
+    }
+
+    #[inline]
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(context, parts)
+    }
+
+    #[inline]
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(context)
+    }
+
+    #[inline]
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Reads until nothing more is allowed, and returns how much that was.
+    async fn read_all(socket: &mut TlsSocket<tokio::io::DuplexStream>) -> usize {
+        let (mut n_read, mut buffer) = (0, vec![0; 64 * 1024]);
+        while let Ok(n_bytes) = socket.read(&mut buffer).await {
+            assert!((1..=READ_AT_ONCE).contains(&n_bytes), "{n_bytes}");
+            n_read += n_bytes;
+        }
+        n_read
+    }
+
+    #[tokio::test]
+    async fn tls_gets_no_more_than_a_handshake_or_a_record_needs() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        far.write_all(&vec![22; 1 << 18]).await.unwrap();
+        let mut socket = TlsSocket::new(near);
+        assert_eq!(read_all(&mut socket).await, MAX_HELLO);
+        // The last read may have brought a part of the next record. So the bounds are wider than a
+        // record.
+        let record = 16 * 1024 + 261;
+        let is_enough = |read: usize, for_others: usize| {
+            let enough = record + for_others..=MAX_WITHOUT_REQUEST + for_others;
+            assert!(enough.contains(&read), "{read}");
+        };
+        for certificates in [0, MAX_CERTIFICATES] {
+            socket.note_hello(certificates > 0);
+            is_enough(read_all(&mut socket).await, certificates);
+        }
+        for _ in 0..3 {
+            socket.note_request();
+            is_enough(read_all(&mut socket).await, 0);
+        }
+    }
+}
