@@ -204,7 +204,7 @@ impl Access {
             .and_then(|it| it.anonymous.clone());
         if !request.headers().contains_key(header::AUTHORIZATION) {
             if let Some(certificate) = request.conn_data::<Rc<ShownCertificate>>() {
-                return self.certified(certificate);
+                return self.certified(certificate, request);
             }
             let role = anonymous.ok_or_else(|| unauthenticated(true))?;
             return Ok(self.caller("anonymous", Shown::Nothing, Some(role)));
@@ -223,16 +223,22 @@ impl Access {
 
     /// Finds out whose the certificate of a connection is. Nobody becomes anonymous by a certificate
     /// that is no caller's.
-    fn certified(&self, certificate: &ShownCertificate) -> Result<Caller, Problem> {
-        let tls = self.credentials.tls();
+    fn certified(
+        &self,
+        certificate: &ShownCertificate,
+        request: &HttpRequest,
+    ) -> Result<Caller, Problem> {
+        let (tls, names) = (self.credentials.tls(), certificate.names());
+        let refused = || {
+            self.denials.note_certificate(names, request.peer_addr());
+            uncertified()
+        };
         if !tls.is_some_and(|tls| certificate.counts(&tls, Instant::now())) {
             // The caller may have a new certificate, and shows it on a new connection.
-            return Err(uncertified().closing());
+            return Err(refused().closing());
         }
-        let known = self
-            .credentials
-            .certified(certificate.names(), SystemTime::now());
-        let known = known.ok_or_else(uncertified)?;
+        let known = self.credentials.certified(names, SystemTime::now());
+        let known = known.ok_or_else(refused)?;
         let (name, role) = (Arc::clone(&known.name), Arc::clone(&known.role));
         Ok(self.caller(name, Shown::Certificate, Some(role)))
     }

@@ -71,7 +71,7 @@ impl Opening {
         };
         let (by_tls, watch) = (Rc::clone(by_tls), Rc::clone(&self.watch));
         Either::Right(Box::pin(async move {
-            let guarded = by_tls.open(io, &watch).await?;
+            let guarded = by_tls.open(io, peer, &watch).await?;
             Ok((guarded, peer))
         }))
     }
@@ -81,6 +81,7 @@ impl TlsOpening {
     async fn open(
         &self,
         io: TcpStream,
+        peer: Option<SocketAddr>,
         watch: &Rc<Watch>,
     ) -> Result<Guarded<Connection>, DispatchError> {
         let place = watch.admit();
@@ -94,8 +95,8 @@ impl TlsOpening {
             Ok(connection) => Ok(Guarded::new(connection, place)),
             Err(end) => {
                 if let HandshakeEnd::Failed(error) = end {
-                    self.http.metrics.listener.handshakes_failed.increment(1);
-                    self.http.repeated_lines.note_handshake(error);
+                    watch.count_failed_handshake();
+                    self.http.repeated_lines.note_handshake(peer, error);
                 }
                 let closed = io::Error::from(io::ErrorKind::ConnectionAborted);
                 Err(DispatchError::Io(closed))

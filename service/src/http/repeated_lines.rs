@@ -1,9 +1,10 @@
 //! Writes log lines that would otherwise come thousands of times a second.
 //!
 //! The lines are about calls that were refused with 503, and about connections whose input is not
-//! HTTP, or whose TLS handshake failed. Each sequence, code or kind gets a line now and then. Each line stands for one case, and
-//! says how many more there were since the line before.
+//! HTTP, or whose TLS handshake failed. Each sequence, code or kind gets a line now and then. Each
+//! line stands for one case, and says how many more there were since the line before.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use odometer_core::name::SequenceName;
@@ -39,8 +40,12 @@ impl RepeatedLines {
         line.iter().for_each(write_malformed);
     }
 
-    /// Notes a connection that was closed because its TLS handshake failed.
-    pub(crate) fn note_handshake(&self, error: String) {
+    /// Notes a connection that was closed because its TLS handshake failed, with its other end.
+    pub(crate) fn note_handshake(&self, peer: Option<SocketAddr>, error: String) {
+        let error = match peer {
+            Some(peer) => format!("from {peer}: {error}"),
+            None => error,
+        };
         let line = self.handshakes.line((), error, Instant::now());
         line.iter().for_each(write_handshake);
     }

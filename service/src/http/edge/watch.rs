@@ -96,6 +96,10 @@ impl Watch {
         }
     }
 
+    pub(crate) fn count_failed_handshake(&self) {
+        self.metrics.handshakes_failed.increment(1);
+    }
+
     pub(crate) fn tick(&self, is_draining: bool) {
         let now = self.now.get().wrapping_add(1);
         self.now.set(now);
