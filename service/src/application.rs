@@ -307,7 +307,7 @@ fn announce(config: &Config, role: ListenerRole, address: SocketAddr) {
     if let Some(warning) = config.short_token() {
         tracing::warn!("{warning}");
     }
-    if let Some(warning) = config.tokens_in_clear(address.ip()) {
+    for warning in config.tokens_in_clear() {
         tracing::warn!("{warning}");
     }
     let scheme = scheme(role, config);

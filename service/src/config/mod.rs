@@ -189,15 +189,28 @@ impl Config {
         })
     }
 
-    /// Returns a warning if tokens travel where others can read them. `listen` is the address that
-    /// callers use.
-    pub(crate) fn tokens_in_clear(&self, listen: IpAddr) -> Option<&'static str> {
+    /// Returns a warning for each listener to which tokens travel where others can read them.
+    pub(crate) fn tokens_in_clear(&self) -> Vec<String> {
         let has_tokens = self.access.is_some() || self.admin_token.is_some();
-        let is_clear = self.tls.certificate_file.is_none() && !listen.is_loopback();
-        (has_tokens && is_clear).then_some(
-            "warning: tokens travel in clear text to this listener; configure [tls], or let only a \
-             proxy with TLS reach it",
-        )
+        let is_secured = self.tls.certificate_file.is_some();
+        let operations_are = is_secured && self.tls.operations;
+        let operations = self.operations.listen.map(|listen| {
+            let remedy = "configure [tls] with tls.operations";
+            ("operations.listen", listen, operations_are, remedy)
+        });
+        let callers = ("listen", self.listen, is_secured, "configure [tls]");
+        let listeners = [Some(callers), operations].into_iter().flatten();
+        let in_clear = listeners.filter(|(_, listen, is_secured, _)| {
+            has_tokens && !is_secured && !listen.ip().is_loopback()
+        });
+        in_clear
+            .map(|(key, _, _, remedy)| {
+                format!(
+                    "warning: tokens travel in clear text to `{key}`; {remedy}, or let only a proxy \
+                     with TLS reach it"
+                )
+            })
+            .collect()
     }
 
     /// Says which value is the first that is well-formed but of no use.

@@ -91,6 +91,43 @@ mod tests {
     }
 
     #[test]
+    fn each_listener_to_which_tokens_travel_in_clear_is_warned_of() {
+        let token = "admin_token = \"a-token-of-the-administrator\"\n";
+        let (listen, operations) = (
+            "listen = \"0.0.0.0:8080\"\n",
+            "operations.listen = \"0.0.0.0:8081\"\n",
+        );
+        let tls = format!("[tls]\n{PAIR}");
+        for (content, keys) in [
+            (format!("{token}{listen}"), &["listen"][..]),
+            (String::new(), &[]),
+            (token.to_owned(), &[]),
+            (format!("{listen}{operations}"), &[]),
+            (format!("{token}{operations}"), &["operations.listen"]),
+            (
+                format!("{token}{listen}{operations}"),
+                &["listen", "operations.listen"],
+            ),
+            (format!("{listen}{ROLES}"), &["listen"]),
+            (
+                format!("{token}{listen}{operations}{tls}"),
+                &["operations.listen"],
+            ),
+            (
+                format!("{token}{listen}{operations}{tls}operations = true\n"),
+                &[],
+            ),
+        ] {
+            let warnings = File::with(&content).load().unwrap().tokens_in_clear();
+            assert_eq!(warnings.len(), keys.len(), "{content}: {warnings:?}");
+            for (warning, key) in warnings.iter().zip(keys) {
+                let said = warning.contains(&format!("in clear text to `{key}`;"));
+                assert!(said, "{content}: {warning}");
+            }
+        }
+    }
+
+    #[test]
     fn a_key_that_lacks_another_one_is_named() {
         for (content, key, lacks) in [
             ("certificate_file = \"a\"", "certificate_file", "key_file"),
