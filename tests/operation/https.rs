@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::{
     Backend, HOST, Options, Program, Scrape, SecureConnection, SignedCertificate, TestAuthority,
-    TestDatabase, TlsFiles, operations, run, wait,
+    TestDatabase, TlsCaller, TlsFiles, operations, run, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -150,11 +150,88 @@ fn plain_http_at_a_listener_with_tls_is_closed_and_counted() {
         assert_eq!(https.metric(FAILED).await, 2.0);
         let log = https.program.stop().await;
         assert!(log.contains("its TLS handshake failed"), "{log}");
-        assert!(log.contains("what came is not TLS"), "{log}");
+        assert!(
+            log.contains("from 127.0.0.1:") && log.contains("what came is not TLS"),
+            "{log}"
+        );
     });
 }
 
-/// Returns how many of two connections are cut whose handshake is never done.
+#[test]
+fn a_caller_agrees_on_http_1_1_or_on_nothing() {
+    run(async {
+        let https = Https::start(Program::options()).await;
+        for (offered, agreed) in [
+            (&["http/1.1"][..], Some(&b"http/1.1"[..])),
+            (&["h2", "http/1.1"], Some(&b"http/1.1"[..])),
+            (&[], None),
+        ] {
+            let caller = TlsCaller::new(&https.authority, None).offering(offered);
+            let opened = caller.connect(https.program.address()).await;
+            let mut connection = opened.expect("the handshake is done");
+            assert_eq!(connection.protocol(), agreed, "{offered:?}");
+            takes_a_number(&mut connection).await;
+        }
+        let caller = TlsCaller::new(&https.authority, None).offering(&["h2"]);
+        let opened = caller.connect(https.program.address()).await;
+        assert!(opened.is_err(), "it agrees on what it does not speak");
+        https.metric_becomes(FAILED, 1.0).await;
+    });
+}
+
+/// The listener asks for no certificates, so a connection may resume an earlier one. This is the
+/// control of `a_connection_that_may_show_a_certificate_resumes_none`.
+#[test]
+fn without_certificates_of_callers_a_connection_resumes_an_earlier_one() {
+    run(async {
+        let https = Https::start(Program::options()).await;
+        for versions in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let caller = TlsCaller::by(&https.authority, None, &[versions]);
+            for is_full in [true, false] {
+                let opened = caller.connect(https.program.address()).await;
+                let mut connection = opened.expect("the handshake is done");
+                takes_a_number(&mut connection).await;
+                assert_eq!(connection.is_full(), is_full, "{versions:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_stop_waits_for_calls_by_tls_and_for_no_handshake() {
+    run(async {
+        let options = Program::options()
+            .env("ODOMETER_HTTP__HEAD", "1m")
+            .env("ODOMETER_SHUTDOWN__READY_WAIT", "1s");
+        let mut https = Https::start(options).await;
+        let (silent, mut slow) = (https.silent().await, https.silent().await);
+        slow.write_all(&[22]).await.expect("it is connected");
+        let mut idle = https.connection().await;
+        takes_a_number(&mut idle).await;
+        let mut connection = https.connection().await;
+        takes_a_number(&mut connection).await;
+        let started = Instant::now();
+        https.program.terminate();
+        let calls = async {
+            let mut n_given = 0;
+            while let Some(reply) = connection.call("POST", NEXT, "").await {
+                assert!(matches!(reply.status, 200 | 503), "{reply:?}");
+                n_given += u32::from(reply.status == 200);
+            }
+            n_given
+        };
+        let (n_given, code) = tokio::join!(calls, https.program.end());
+        assert_eq!(code, Some(0), "{}", https.program.log());
+        assert!(n_given > 0, "vacuous: nothing was under way");
+        // The bound is below half of `shutdown.deadline`, which is the time that connections get.
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(8), "{took:?}");
+        drop((silent, slow, idle));
+    });
+}
+
+/// Returns how many of two connections are cut whose handshake is never done. One of them says
+/// nothing, and so it does not count as a failed handshake.
 async fn n_cut(options: Options) -> usize {
     let https = Https::start(options.env("ODOMETER_HTTP__HEAD", "1s")).await;
     let (mut silent, mut slow) = (https.silent().await, https.silent().await);
@@ -162,7 +239,9 @@ async fn n_cut(options: Options) -> usize {
     let ends = tokio::join!(end_of(&mut silent), end_of(&mut slow));
     let n_cut = [ends.0, ends.1].iter().flatten().count();
     if n_cut > 0 {
-        https.metric_becomes(FAILED, 2.0).await;
+        https.metric_becomes(FAILED, 1.0).await;
+        https.metric_becomes("odometer_http_connections", 0.0).await;
+        assert_eq!(https.metric(FAILED).await, 1.0);
     }
     n_cut
 }
@@ -330,7 +409,7 @@ fn the_end_of_the_certificate_is_seen() {
 #[test]
 fn tokens_that_travel_in_clear_are_warned_of() {
     run(async {
-        const SAID: &str = "tokens travel in clear text";
+        const SAID: &str = "tokens travel in clear text to `listen`";
         let public = Program::options().env("ODOMETER_LISTEN", "0.0.0.0:0");
         let with_token = public
             .clone()
@@ -360,5 +439,12 @@ fn operators_can_have_tls_too() {
         let mut connection = opened.expect("the handshake is done");
         let reply = connection.call("GET", "/livez", "").await.expect("a reply");
         assert_eq!(reply.status, 200, "{reply:?}");
+        // A failed handshake of operators does not count for the listener of callers.
+        let mut plain = TcpStream::connect(address).await.expect("it listens");
+        plain.write_all(b"GET").await.expect("it is connected");
+        assert!(end_of(&mut plain).await.is_some());
+        let scrape = connection.call("GET", "/metrics", "").await;
+        let scrape = scrape.expect("a reply").body;
+        assert!(scrape.contains(&format!("\n{FAILED} 0\n")), "{scrape}");
     });
 }

@@ -42,6 +42,7 @@ pub mod settings;
 mod standby;
 mod test_authority;
 mod tls_client;
+mod tls_records;
 pub mod token_signer;
 pub mod wait;
 mod workers;
@@ -67,7 +68,8 @@ pub use scrape::Scrape;
 pub use server::{ACCOUNT, PASSWORD, Server};
 pub use standby::{SecondStandby, Standby};
 pub use test_authority::{SignedCertificate, TestAuthority};
-pub use tls_client::{HOST, SecureConnection, TlsFiles, operations};
+pub use tls_client::{HOST, SecureConnection, TlsCaller, TlsFiles, operations};
+pub use tls_records::{RecordConnection, part_of_hello};
 pub use workers::Lease;
 
 /// How long the threads of a test may take to end after the test.

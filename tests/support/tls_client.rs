@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig, HandshakeKind, RootCertStore,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
@@ -25,14 +25,88 @@ use super::{Client, Options, Program, Reply, SignedCertificate, TestAuthority, k
 pub const HOST: &str = "localhost";
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
 
+/// How a caller speaks TLS. What it remembers of a connection is for its later ones.
+pub struct TlsCaller {
+    config: ClientConfig,
+}
+
+impl TlsCaller {
+    /// Returns a caller who trusts `authority`, and shows a certificate if one is given.
+    pub fn new(authority: &TestAuthority, shown: Option<&SignedCertificate>) -> Self {
+        Self::by(authority, shown, rustls::DEFAULT_VERSIONS)
+    }
+
+    /// Returns a caller who speaks these versions of TLS.
+    pub fn by(
+        authority: &TestAuthority,
+        shown: Option<&SignedCertificate>,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> Self {
+        let mut roots = RootCertStore::empty();
+        let trusted = certificates(&authority.certificate());
+        roots.add_parsable_certificates(trusted);
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .expect("the versions are known")
+            .with_root_certificates(roots);
+        let config = match shown {
+            None => builder.with_no_client_auth(),
+            Some(shown) => {
+                let key = PrivateKeyDer::from_pem_slice(shown.key.as_bytes());
+                let chain = certificates(&shown.certificate);
+                let config = builder.with_client_auth_cert(chain, key.expect("a key"));
+                config.expect("the key is that of the certificate")
+            }
+        };
+        let caller = Self { config };
+        caller.offering(&["h2", "http/1.1"])
+    }
+
+    /// Offers these protocols by ALPN, or none.
+    pub fn offering(mut self, protocols: &[&str]) -> Self {
+        let protocols = protocols.iter().map(|one| one.as_bytes().to_vec());
+        self.config.alpn_protocols = protocols.collect();
+        self
+    }
+
+    /// Lets the keys of a connection be taken out of it.
+    pub fn with_open_keys(mut self) -> Self {
+        self.config.enable_secret_extraction = true;
+        self
+    }
+
+    /// Opens a connection to `address`, a `host:port`. With TLS 1.3 the server looks at the
+    /// certificate later, so its refusal is no error here.
+    ///
+    /// # Errors
+    /// The handshake fails.
+    pub async fn connect(&self, address: &str) -> io::Result<SecureConnection> {
+        self.connect_over(TcpStream::connect(address).await?).await
+    }
+
+    /// Does the same on a connection that is open already.
+    ///
+    /// # Errors
+    /// The handshake fails.
+    pub async fn connect_over(&self, stream: TcpStream) -> io::Result<SecureConnection> {
+        stream.set_nodelay(true)?;
+        let host = HOST.try_into().expect("the name of a host");
+        // The copy shares what the caller remembers.
+        let connector = TlsConnector::from(Arc::new(self.config.clone()));
+        let connecting = connector.connect(host, stream);
+        let stream = tokio::time::timeout(REPLY_LIMIT, connecting).await??;
+        Ok(SecureConnection { stream })
+    }
+}
+
 /// A connection by TLS that stays open from one request to the next.
 pub struct SecureConnection {
     stream: TlsStream<TcpStream>,
 }
 
 impl SecureConnection {
-    /// Opens a connection to `address`, a `host:port`. Trusts `authority`, and shows a certificate
-    /// if one is given. With TLS 1.3 the server looks at it later, so its refusal is no error here.
+    /// Opens a connection to `address`, as [`TlsCaller::new`] and [`TlsCaller::connect`].
     ///
     /// # Errors
     /// The handshake fails.
@@ -41,7 +115,7 @@ impl SecureConnection {
         authority: &TestAuthority,
         shown: Option<&SignedCertificate>,
     ) -> io::Result<Self> {
-        Self::open_by(address, authority, shown, rustls::DEFAULT_VERSIONS).await
+        TlsCaller::new(authority, shown).connect(address).await
     }
 
     /// Does the same with these versions of TLS.
@@ -54,30 +128,19 @@ impl SecureConnection {
         shown: Option<&SignedCertificate>,
         versions: &[&'static rustls::SupportedProtocolVersion],
     ) -> io::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        let trusted = certificates(&authority.certificate());
-        roots.add_parsable_certificates(trusted);
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)
-            .expect("the versions are known")
-            .with_root_certificates(roots);
-        let mut config = match shown {
-            None => builder.with_no_client_auth(),
-            Some(shown) => {
-                let key = PrivateKeyDer::from_pem_slice(shown.key.as_bytes());
-                let chain = certificates(&shown.certificate);
-                let config = builder.with_client_auth_cert(chain, key.expect("a key"));
-                config.expect("the key is that of the certificate")
-            }
-        };
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let host = HOST.try_into().expect("the name of a host");
-        let connecting = TlsConnector::from(Arc::new(config)).connect(host, stream);
-        let stream = tokio::time::timeout(REPLY_LIMIT, connecting).await??;
-        Ok(Self { stream })
+        let caller = TlsCaller::by(authority, shown, versions);
+        caller.connect(address).await
+    }
+
+    /// Returns the stream itself.
+    pub fn into_stream(self) -> TlsStream<TcpStream> {
+        self.stream
+    }
+
+    /// Returns whether the handshake was whole, and resumed no earlier connection.
+    pub fn is_full(&self) -> bool {
+        let (_, session) = self.stream.get_ref();
+        session.handshake_kind() == Some(HandshakeKind::Full)
     }
 
     /// Returns the protocol that both sides agreed on.

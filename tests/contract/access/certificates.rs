@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Roles, TestCaller, refused, replace};
 use crate::support::{
-    HOST, Options, Program, Reply, SecureConnection, SignedCertificate, TestAuthority, TlsFiles,
-    run, wait,
+    HOST, Options, Program, Reply, Scrape, SecureConnection, SignedCertificate, TestAuthority,
+    TlsCaller, TlsFiles, operations, run, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -160,6 +160,87 @@ fn a_certificate_leads_to_the_role_of_its_caller() {
         ] {
             let reply = connection.call("POST", NEXT, token).await.expect("a reply");
             assert_eq!(reply.status, status, "{reply:?}");
+        }
+    });
+}
+
+/// Counts the calls that were refused because of what they showed.
+async fn n_refused(service: &Certified) -> f64 {
+    let scrape = Scrape::of(&operations(&service.roles.program)).await;
+    scrape.sum("odometer_tokens_refused_total", &[])
+}
+
+#[test]
+fn a_certificate_that_is_no_caller_s_is_counted_and_told() {
+    run(async {
+        let sections = section("billing", "taker", BILLING);
+        let service = Certified::start(Program::options(), ACCESS, &sections).await;
+        assert_eq!(n_refused(&service).await, 0.0);
+        let unknown = service.authority.sign(&["spiffe://corp/unknown", WEB]);
+        for _ in 0..3 {
+            let reply = service.take(Some(&unknown), "").await;
+            refused(&reply, 401, "unauthenticated", "it is no caller's");
+        }
+        assert_eq!(n_refused(&service).await, 3.0);
+        let log = service.roles.program.stop().await;
+        let told = log.lines().filter(|line| line.contains("no caller's"));
+        let told: Vec<&str> = told.collect();
+        // The first refusal, and the others together.
+        assert_eq!(told.len(), 2, "{log}");
+        for line in told {
+            let names = format!("spiffe://corp/unknown {WEB}");
+            assert!(line.contains(&names), "{line}");
+            assert!(line.contains("127.0.0.1:"), "{line}");
+        }
+    });
+}
+
+#[test]
+fn certificates_of_callers_count_by_tls_1_2_too() {
+    run(async {
+        let sections = section("billing", "taker", BILLING);
+        let service = Certified::start(Program::options(), ACCESS, &sections).await;
+        let (address, authority) = (service.roles.program.address(), &service.authority);
+        let open = async |shown: Option<&SignedCertificate>| {
+            let caller = TlsCaller::by(authority, shown, &[&rustls::version::TLS12]);
+            caller.connect(address).await
+        };
+        let billing = authority.sign(&[BILLING]);
+        let mut connection = open(Some(&billing)).await.expect("the handshake is done");
+        let mut nothing = open(None).await.expect("the handshake is done");
+        let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let reply = nothing.call("POST", NEXT, "").await.expect("a reply");
+        refused(&reply, 401, "unauthenticated", "it shows nothing");
+        // With TLS 1.2 a certificate that is not good fails the handshake of the caller, too.
+        let expired = authority.sign_for_days(&[BILLING], -2);
+        let another = TestAuthority::new("another one").sign(&[BILLING]);
+        for wrong in [&expired, &another] {
+            assert!(open(Some(wrong)).await.is_err());
+        }
+        service.revoke(&billing).await;
+        assert!(open(Some(&billing)).await.is_err(), "it was revoked");
+        let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+        refused(&reply, 401, "unauthenticated", "it was revoked");
+    });
+}
+
+/// The control is `without_certificates_of_callers_a_connection_resumes_an_earlier_one`.
+#[test]
+fn a_connection_that_may_show_a_certificate_resumes_none() {
+    run(async {
+        let sections = section("billing", "taker", BILLING);
+        let service = Certified::start(Program::options(), ACCESS, &sections).await;
+        let billing = service.authority.sign(&[BILLING]);
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let caller = TlsCaller::by(&service.authority, Some(&billing), &[version]);
+            for _ in 0..2 {
+                let opened = caller.connect(service.roles.program.address()).await;
+                let mut connection = opened.expect("the handshake is done");
+                let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+                assert_eq!(reply.status, 200, "{reply:?}");
+                assert!(connection.is_full(), "{version:?}");
+            }
         }
     });
 }

@@ -2,14 +2,15 @@
 //! off.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::{NEXT, first_of};
-use crate::support::Program;
+use crate::support::{Program, SecureConnection, TestAuthority};
 
 /// The behaviour of a caller that never ends. Each caller gets one reply before, as a client has
 /// that keeps its connection.
@@ -76,10 +77,12 @@ impl Endless {
     }
 
     /// Holds a connection in this way. Returns the program's answer if the connection was closed
-    /// within
-    /// `limit`, else `None`.
-    pub(super) async fn hold(self, address: String, limit: Duration) -> Option<String> {
-        let mut stream = TcpStream::connect(&address).await.expect("it listens");
+    /// within `limit`, else `None`.
+    async fn hold(
+        self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        limit: Duration,
+    ) -> Option<String> {
         let mut first = [0; 4096];
         stream
             .write_all(NEXT.as_bytes())
@@ -90,7 +93,7 @@ impl Endless {
         assert!(reply.starts_with(b"HTTP/1.1 200"), "{self:?}");
         let mut answer = Vec::new();
         let held = tokio::time::timeout(limit, async {
-            let (mut reader, mut writer) = stream.split();
+            let (mut reader, mut writer) = tokio::io::split(stream);
             let writing = async {
                 let mut is_open = writer.write_all(&self.start()).await.is_ok();
                 while is_open {
@@ -138,12 +141,31 @@ pub(super) struct Closed {
 /// Returns the behaviours that were not cut off within the limit, and those that were.
 pub(super) async fn hold_all(program: &Program, limit: Duration) -> (Vec<Endless>, Vec<Closed>) {
     first_of(&program.client(), "held").await;
+    hold_each(program, None, limit).await
+}
+
+/// Does the same by TLS if there is an authority to trust. `held` has numbers already.
+pub(super) async fn hold_each(
+    program: &Program,
+    authority: Option<&Arc<TestAuthority>>,
+    limit: Duration,
+) -> (Vec<Endless>, Vec<Closed>) {
     let mut held = JoinSet::new();
     for row in ROWS {
-        let address = program.address().to_owned();
+        let (address, authority) = (program.address().to_owned(), authority.cloned());
         held.spawn(async move {
             let started = Instant::now();
-            let answer = row.hold(address, limit).await;
+            let answer = match authority {
+                None => {
+                    let stream = TcpStream::connect(&address).await.expect("it listens");
+                    row.hold(stream, limit).await
+                }
+                Some(authority) => {
+                    let opened = SecureConnection::open(&address, &authority, None).await;
+                    let opened = opened.expect("the handshake is done");
+                    row.hold(opened.into_stream(), limit).await
+                }
+            };
             (row, answer, started.elapsed())
         });
     }

@@ -13,6 +13,7 @@ use crate::support::{
     Backend, Client, Options, Program, Scrape, TestDatabase, raw::Connection, run, settled, wait,
 };
 
+mod by_tls;
 mod endless;
 
 const GUARD: &str = "no-connection-guard";
@@ -53,22 +54,8 @@ fn nobody_holds_a_connection_without_end() {
         let program = options.start_ready().await;
         let (open, closed) = hold_all(&program, LIMIT).await;
         assert!(open.is_empty(), "still open: {open:?}");
-        for Closed { row, answer, .. } in closed {
-            match row {
-                Endless::Chunks(_) | Endless::DrippedBody => {
-                    assert!(answer.starts_with("HTTP/1.1 400 "), "{row:?}: {answer}");
-                    assert!(answer.contains("\"invalid_body\""), "{row:?}: {answer}");
-                }
-                Endless::OneByte
-                | Endless::DrippedHead
-                | Endless::LargeHead
-                | Endless::UnreadReplies
-                | Endless::ManyHeads => assert_eq!(answer, "", "{row:?}"),
-            }
-        }
-        let scrape = Scrape::of(&program.client()).await;
-        let n_cut = |cause| scrape.sum("odometer_http_connections_cut_total", &[("cause", cause)]);
-        assert_eq!((n_cut("request"), n_cut("reply")), (3.0, 2.0));
+        closed.iter().for_each(closed_in_order);
+        assert_eq!(n_cut(&program.client()).await, (3.0, 2.0));
         wait::until("the others are gone", CUT_OFF_LIMIT, async || {
             // Each look uses a new client. A client that asks again before its connection is free
             // opens a second connection, and keeps both.
@@ -77,6 +64,29 @@ fn nobody_holds_a_connection_without_end() {
         })
         .await;
     });
+}
+
+/// Checks what a caller got before its connection was closed.
+fn closed_in_order(closed: &Closed) {
+    let Closed { row, answer, .. } = closed;
+    match row {
+        Endless::Chunks(_) | Endless::DrippedBody => {
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{row:?}: {answer}");
+            assert!(answer.contains("\"invalid_body\""), "{row:?}: {answer}");
+        }
+        Endless::OneByte
+        | Endless::DrippedHead
+        | Endless::LargeHead
+        | Endless::UnreadReplies
+        | Endless::ManyHeads => assert_eq!(answer, "", "{row:?}"),
+    }
+}
+
+/// Returns how many connections were cut because of a request, and how many because of a reply.
+async fn n_cut(client: &Client) -> (f64, f64) {
+    let scrape = Scrape::of(client).await;
+    let n_cut = |cause| scrape.sum("odometer_http_connections_cut_total", &[("cause", cause)]);
+    (n_cut("request"), n_cut("reply"))
 }
 
 /// Compares short limits with the defaults, because a busy machine delays both programs.
