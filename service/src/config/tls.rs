@@ -17,7 +17,8 @@ section! {
         /// The file of the authorities, in PEM, that sign certificates of callers. Without one, no
         /// caller is asked for a certificate.
         clients_ca_file: Option<PathBuf> = None;
-        /// The file of the lists of revoked certificates, in PEM.
+        /// The file of the lists of revoked certificates, in PEM: one list of each authority that
+        /// signed a certificate of a chain, those in `clients_ca_file` included.
         clients_crl_file: Option<PathBuf> = None;
         /// Whether the listener for operators speaks TLS, too.
         operations: bool = false;
