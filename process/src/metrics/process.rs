@@ -101,8 +101,8 @@ declare! {
         ///
         /// In seconds. It is 0 if one has no worker id, and +Inf if none is in use.
         worker_lease_seconds: Gauge = "odometer_worker_lease_seconds",
-        /// Calls refused because their token was wrong, or because the certificate of their connection
-        /// was no caller's.
+        /// Calls refused because their token was wrong, or because the certificate of their
+        /// connection was no caller's.
         tokens_refused: Counter = "odometer_tokens_refused_total",
         /// 1 while a file of tokens, keys or certificates cannot be read again, so that its former
         /// content counts; 0 otherwise.
@@ -127,8 +127,8 @@ declare! {
 }
 
 impl ProcessMetrics {
-    /// Shows that the program runs, that no sequence is in use, and that there is no certificate: what
-    /// is least then is infinite.
+    /// Shows that the program runs, that no sequence is in use, and that there is no certificate:
+    /// what is least then is infinite.
     pub(crate) fn with_nothing_in_use(self) -> Self {
         self.build_info.set(1.0);
         for least in [

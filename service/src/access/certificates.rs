@@ -265,8 +265,8 @@ pub(crate) fn names_of(certificate: &CertificateDer<'_>) -> Vec<String> {
 
 /// Returns the last second in which a certificate is good; `None` if it cannot be read.
 ///
-/// A certificate that never expires ends with the year 9999 (RFC 5280, section 4.1.2.5). That is later
-/// than the last time that can be written here, so the last time stands for it.
+/// A certificate that never expires ends with the year 9999 (RFC 5280, section 4.1.2.5). That is
+/// later than the last time that can be written here, so the last time stands for it.
 ///
 /// webpki reads the time but has no function that returns it. It names the time in its refusal of a
 /// certificate that has expired, and looks at the time before anything else.

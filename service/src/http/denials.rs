@@ -56,7 +56,8 @@ impl Denials {
         self.note(role, what, who);
     }
 
-    /// Notes a call from `peer`, on a connection whose certificate has these names and is no caller's.
+    /// Notes a call from `peer`, on a connection whose certificate has these names and is no
+    /// caller's.
     pub(crate) fn note_certificate(&self, names: &[String], peer: Option<SocketAddr>) {
         self.metrics.tokens_refused.increment(1);
         let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());

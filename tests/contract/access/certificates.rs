@@ -9,7 +9,8 @@ use crate::support::{
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
-const ACCESS: &str = "[access.roles.taker]\ntake = [\"*\"]\ncreate = [\"*\"]\n[access.roles.reader]\nlook = [\"*\"]\n";
+const ACCESS: &str = "[access.roles.taker]\ntake = [\"*\"]\ncreate = [\"*\"]\n\
+    [access.roles.reader]\nlook = [\"*\"]\n";
 const NEXT: &str = "/v1/sequences/orders/next";
 const BILLING: &str = "spiffe://corp/ns/payments/sa/billing";
 const WEB: &str = "web.example";

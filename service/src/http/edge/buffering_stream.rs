@@ -25,8 +25,8 @@ const ROOM: usize = 4 * HEAD.len();
 
 const LATE: &[u8] = b"goodbye";
 
-/// A stream that takes [`ROOM`] bytes at once. They reach the socket when more are written, or when the
-/// stream is flushed or shut down.
+/// A stream that takes [`ROOM`] bytes at once. They reach the socket when more are written, or when
+/// the stream is flushed or shut down.
 struct Buffering {
     socket: DuplexStream,
     taken: Vec<u8>,

@@ -213,7 +213,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
         flushed
     }
 
-    /// Ends the connection in order. actix has no time limit for this, so only replies are waited for.
+    /// Ends the connection in order. actix has no time limit for this, so only replies are waited
+    /// for.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.not_cut()?;
