@@ -157,12 +157,7 @@ impl Application {
             None => ListenerRole::Everything,
         };
         if let Some(operations) = &operations {
-            let address = operations.local_addr().map_err(not_served)?;
-            let scheme = scheme(ListenerRole::Operations, config);
-            tracing::info!(
-                target: odometer_process::log::ALWAYS,
-                "Showing probes, metrics and the page on {scheme}://{address}"
-            );
+            announce_operations(config, operations.local_addr().map_err(not_served)?);
         }
         let operations = operations
             .map(|listener| serve(listener, ListenerRole::Operations, OPERATIONS_CONNECTIONS))
@@ -294,6 +289,14 @@ fn scheme(role: ListenerRole, config: &Config) -> &'static str {
         true => "https",
         false => "http",
     }
+}
+
+fn announce_operations(config: &Config, address: SocketAddr) {
+    let scheme = scheme(ListenerRole::Operations, config);
+    tracing::info!(
+        target: odometer_process::log::ALWAYS,
+        "Showing probes, metrics and the page on {scheme}://{address}"
+    );
 }
 
 fn announce(config: &Config, role: ListenerRole, address: SocketAddr) {
