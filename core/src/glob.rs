@@ -29,7 +29,8 @@ impl Glob {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// [`InvalidGlob`] if the text is not a pattern, or if no name could ever fit it.
+    /// [`InvalidGlob`] if the text is not a pattern, or plainly fits no name. A range that ends
+    /// before it begins, as in `[9-0]`, is taken, and is empty.
     pub fn parse(text: &str) -> Result<Self, InvalidGlob> {
         let refused = |reason: String| Err(InvalidGlob(reason));
         let Some(first) = text.chars().next() else {

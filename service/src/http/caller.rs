@@ -11,7 +11,7 @@ use odometer_sequence::audit::Author;
 use super::denials::Denials;
 use super::problem::{Code, Problem};
 use super::request_id::RequestId;
-use crate::access::quotas::{Quota, Quotas};
+use crate::access::quotas::Quota;
 use crate::access::right::Right;
 use crate::access::role::Role;
 
@@ -116,11 +116,6 @@ impl Caller {
                 ),
             ),
         }
-    }
-
-    /// Returns what the callers of the role can use up; `None` for an administrator.
-    pub(crate) fn quotas(&self) -> Option<&Quotas> {
-        self.role.as_deref().map(Role::quotas)
     }
 
     /// Returns why the caller may not use up more, and counts the refusal.

@@ -93,9 +93,9 @@ impl WarmPath {
     }
 
     fn take(&self, plain: &PlainRequest<'_>, request: &HttpRequest) -> Option<HttpResponse> {
-        let pinned = self.directory.pin();
+        let mut pinned = self.directory.pin();
         let Some(credentials) = &self.credentials else {
-            return self.take_pinned(pinned, plain);
+            return self.take_pinned(&mut pinned, plain);
         };
         let asked = &plain.asked;
         let count = asked.count.unwrap_or(1);
@@ -111,7 +111,7 @@ impl WarmPath {
         if !may_take {
             return None;
         }
-        let taken = self.take_pinned(pinned, plain);
+        let taken = self.take_pinned(&mut pinned, plain);
         if taken.is_none() {
             memo.give_back_quota(count);
         }
@@ -120,7 +120,7 @@ impl WarmPath {
 
     fn take_pinned(
         &self,
-        mut pinned: Pinned<'_>,
+        pinned: &mut Pinned<'_>,
         plain: &PlainRequest<'_>,
     ) -> Option<HttpResponse> {
         let (directory, asked, wanted) = (&self.directory, &plain.asked, plain.wanted);

@@ -48,8 +48,10 @@ pub(crate) struct RequestedShare<'a> {
 /// 429 if its callers took too many in the last seconds, or 400 if it may never take so many in one
 /// call.
 pub(crate) fn take_numbers(caller: &Caller, n: u64) -> Result<(), Problem> {
-    let quota = caller.quotas().and_then(|quotas| quotas.numbers.as_ref());
-    let Some((role, quota)) = caller.role().zip(quota) else {
+    let Some(role) = caller.role() else {
+        return Ok(());
+    };
+    let Some(quota) = &role.quotas().numbers else {
         return Ok(());
     };
     let role = role.name();
@@ -80,7 +82,9 @@ pub(crate) fn settle<T>(caller: &Caller, n: u64, outcome: &Result<T, SequenceErr
         Ok(_) => false,
         Err(error) => !matches!(error, SequenceError::RefillTimeout),
     };
-    let quota = caller.quotas().and_then(|quotas| quotas.numbers.as_ref());
+    let quota = caller
+        .role()
+        .and_then(|role| role.quotas().numbers.as_ref());
     if let Some(quota) = quota.filter(|_| is_certain) {
         quota.give_back(n);
     }
@@ -97,10 +101,10 @@ pub(crate) async fn check_share(
     requested: &RequestedShare<'_>,
 ) -> Result<(), Problem> {
     let (n, source) = (requested.n, requested.source);
-    let Some((role, quotas)) = caller.role().zip(caller.quotas()) else {
+    let Some(role) = caller.role() else {
         return Ok(());
     };
-    let share = quotas.share;
+    let share = role.quotas().share;
     if n <= ALWAYS || share.is_all() || !is_counted() {
         return Ok(());
     }
@@ -141,9 +145,10 @@ pub(crate) async fn creation(
     caller: &Caller,
     code: Code,
 ) -> Result<Option<Creation>, Problem> {
-    let role = caller.role();
-    let quota = caller.quotas().and_then(|quotas| quotas.names.as_ref());
-    let Some((role, quota)) = role.zip(quota).filter(|_| is_counted()) else {
+    let Some(role) = caller.role().filter(|_| is_counted()) else {
+        return Ok(None);
+    };
+    let Some(quota) = &role.quotas().names else {
         return Ok(None);
     };
     let creation = match quota.room(Instant::now()) {
@@ -196,7 +201,8 @@ pub(crate) async fn creation_of_key(
 }
 
 fn has_names_quota(caller: &Caller) -> bool {
-    caller.quotas().is_some_and(|quotas| quotas.names.is_some())
+    let role = caller.role();
+    role.is_some_and(|role| role.quotas().names.is_some())
 }
 
 /// Counts the names that a role can create, one call after the other, and says whether there is room.
@@ -241,11 +247,9 @@ pub(crate) async fn lease(
     wanted: LeaseWanted,
 ) -> Result<LeaseGrant, Problem> {
     let directory = &http.directory;
-    let role = caller.role();
-    let quota = caller
-        .quotas()
-        .and_then(|quotas| quotas.worker_ids.as_ref());
-    let Some((role, quota)) = role.zip(quota).filter(|_| is_counted()) else {
+    let role = caller.role().filter(|_| is_counted());
+    let quota = role.and_then(|role| role.quotas().worker_ids.as_ref());
+    let Some((role, quota)) = role.zip(quota) else {
         return Ok(directory.lease_worker(wanted).await?);
     };
     let _turn = in_turn(quota.turn()).await?;

@@ -93,6 +93,9 @@ const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 o
 
 /// Reads the query of `next`.
 pub(crate) fn next(query: Option<&str>) -> Result<NextQuery, Problem> {
+    if query.is_none() {
+        return Ok(NextQuery::ONE_NUMBER);
+    }
     let given = Parameters::read(query, &["count", "period", "contiguous", "ids", "confirm"])?;
     let period = given.period()?;
     let count = given.up_to("count", MAX_COUNT)?;

@@ -83,6 +83,7 @@ fn a_name_that_does_not_fit_is_refused() {
 #[test]
 fn a_count_is_a_whole_number_within_bounds() {
     assert_eq!(next(None).unwrap().count, None);
+    assert_eq!(next(None).ok(), next(Some("")).ok());
     assert_eq!(next_of("count=1").unwrap().count, Some(1));
     assert_eq!(next_of("count=10000").unwrap().count, Some(10_000));
     for query in [

@@ -67,6 +67,17 @@ pub(crate) struct NextQuery {
     pub(crate) confirm: bool,
 }
 
+impl NextQuery {
+    /// What a caller takes who gives no query.
+    pub(crate) const ONE_NUMBER: Self = Self {
+        count: None,
+        period: None,
+        contiguous: false,
+        ids: true,
+        confirm: false,
+    };
+}
+
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct BlocksQuery {
