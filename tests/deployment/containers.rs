@@ -6,7 +6,10 @@ use std::{path::Path, process::Command, sync::LazyLock};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::tools::{command, succeeds};
+use super::{
+    tools::{command, outcome, succeeds},
+    yaml::text,
+};
 use crate::support::{directory, keeper, settings};
 
 /// The name of the image in these tests.
@@ -101,6 +104,29 @@ impl Containers {
             keeper::unmount_with_the_run(Path::new(&mount));
         }
         printed
+    }
+
+    /// Runs the pod of a Job to its end, because podman has no Jobs. Returns the exit code and the
+    /// log.
+    pub(super) fn run_job(&mut self, job: &Value) -> (i64, String) {
+        let name = &job["metadata"]["name"];
+        let mut spec = job["spec"]["template"]["spec"].clone();
+        spec["containers"][0]["image"] = IMAGE.into();
+        // podman puts the pod's name before the container's.
+        let container = &spec["containers"][0]["name"];
+        let container = format!("{}-{}", text(name), text(container));
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec,
+        });
+        let file = self.home().join("job.yaml");
+        std::fs::write(&file, pod.to_string()).expect("our directory");
+        let file = file.display().to_string();
+        self.start(&["play", "kube", "--build=false", "--network=host", &file]);
+        let container = self.named(&container);
+        let code = succeeds(&mut self.podman(&["wait", &container]));
+        let said = outcome(&mut self.podman(&["logs", &container])).1;
+        succeeds(&mut self.podman(&["play", "kube", "--down", &file]));
+        (code.trim().parse().expect("an exit code"), said)
     }
 
     /// Returns the name of the only container with a name that ends in `end`. How such a name

@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 
 use super::{
-    containers::{Containers, IMAGE},
+    containers::Containers,
     manifests::faults_of,
     network::rules,
     roles::Roles,
-    tools::{command, outcome, succeeds},
+    tools::{command, succeeds},
     yaml::{OVERLAYS, RECOVER, containers, items, objects, of_kind, only, overlay, read, text},
 };
 use crate::{
@@ -20,8 +20,6 @@ use crate::{
 const DRY_RUN: &str = "--dry-run";
 /// The number that each counter is raised by in these tests.
 const RAISED_BY: i64 = 1_000_000;
-/// The end of the container's name. podman puts the pod's name before it.
-const CONTAINER: &str = "-recover-recover";
 
 /// Returns the Job as it is committed. It does not say how many numbers to skip.
 fn committed() -> Value {
@@ -183,15 +181,15 @@ async fn the_job_recovers_and_its_dry_run_changes_nothing(backend: Backend) {
     let mut containers = Containers::with_image();
     containers.secret("odometer-migrate", &[("url", &roles.migrate)]);
     let [rehearsal, in_earnest] = applied();
-    let (code, said) = play(&mut containers, &rehearsal);
+    let (code, said) = containers.run_job(&rehearsal);
     assert_eq!(code, 0, "{said}");
     assert_eq!(take_one(&replica).await, 2);
-    let (code, said) = play(&mut containers, &in_earnest);
+    let (code, said) = containers.run_job(&in_earnest);
     assert_eq!(code, 0, "{said}");
     assert!(take_one(&replica).await > RAISED_BY);
 
     // Without `--skip`, the Job is refused.
-    let (code, said) = play(&mut containers, &committed());
+    let (code, said) = containers.run_job(&committed());
     assert!(code != 0 && said.contains("--skip"), "{code}: {said}");
 
     // Negative control: without the file of its URL the Job fails, and says so.
@@ -200,7 +198,7 @@ async fn the_job_recovers_and_its_dry_run_changes_nothing(backend: Backend) {
     let arguments = arguments.as_array_mut().expect("it has arguments");
     arguments.retain(|argument| !text(argument).starts_with("--database-url"));
     arguments.push("--database-url-file=/run/odometer/migrate/none".into());
-    let (code, said) = play(&mut containers, &without);
+    let (code, said) = containers.run_job(&without);
     assert!(
         code == 78 && said.contains("migrate/none"),
         "{code}: {said}"
@@ -213,23 +211,4 @@ async fn take_one(options: &Options) -> i64 {
     let number = program.client().next("orders").await;
     program.stop().await;
     number
-}
-
-/// Runs the pod of a Job to its end, because podman has no Jobs. Returns the exit code and the log.
-fn play(containers: &mut Containers, job: &Value) -> (i64, String) {
-    let mut spec = pod_of(job).clone();
-    spec["containers"][0]["image"] = IMAGE.into();
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": job["metadata"]["name"]},
-        "spec": spec,
-    });
-    let file = containers.home().join("recover.yaml");
-    std::fs::write(&file, pod.to_string()).expect("our directory");
-    let file = file.display().to_string();
-    containers.start(&["play", "kube", "--build=false", "--network=host", &file]);
-    let name = containers.named(CONTAINER);
-    let code = succeeds(&mut containers.podman(&["wait", &name]));
-    let said = outcome(&mut containers.podman(&["logs", &name])).1;
-    succeeds(&mut containers.podman(&["play", "kube", "--down", &file]));
-    (code.trim().parse().expect("an exit code"), said)
 }
