@@ -7,7 +7,9 @@ use tempfile::TempDir;
 
 use super::{
     tools::{command, succeeds},
-    yaml::{OVERLAYS, RECOVER, containers, of_kind, only, parsed, text},
+    yaml::{
+        CALLER, OVERLAYS, RECOVER, containers, items, odometer_toml, of_kind, only, parsed, text,
+    },
 };
 use crate::{documents::markdown::Document, support::directory};
 
@@ -59,7 +61,8 @@ fn the_image_of_the_document_is_that_of_every_container() {
     let version = env!("CARGO_PKG_VERSION");
     let wanted = format!("registry.example/odometer:{version}");
     let overlays = OVERLAYS.map(|name| format!("k8s/overlays/{name}"));
-    for folder in overlays.into_iter().chain([RECOVER.to_owned()]) {
+    let others = [RECOVER, CALLER].map(str::to_owned);
+    for folder in overlays.into_iter().chain(others) {
         copy.change(&format!("{folder}/kustomization.yaml"), |text| {
             let (before, _) = text.split_once("images:\n").expect("it names images");
             format!("{before}{images}")
@@ -95,6 +98,43 @@ fn as_many_replicas_as_the_document_sets_are_the_autoscalers() {
             format!("{text}{}", block("yaml", "patchesStrategicMerge:\n"))
         });
         assert_eq!(bounds(), [Some(4), Some(4)], "{name}");
+    }
+}
+
+#[test]
+fn roles_go_with_each_overlay_that_may_stand_below_them() {
+    const FILE: &str = "k8s/overlays/access/kustomization.yaml";
+    let serving = |objects: &[Value]| {
+        let pod = &only(objects, "Deployment")["spec"]["template"]["spec"];
+        pod["containers"][0].clone()
+    };
+    for name in ["mysql", "sqlite-single"] {
+        let copy = Copy::make();
+        copy.change(FILE, |text| {
+            let below = format!("../{name}");
+            assert!(text.contains(&below), "{below} is not named");
+            text.replace("- ../postgres\n", &format!("- {below}\n"))
+        });
+        let with_roles = copy.objects("k8s/overlays/access");
+        let without = copy.objects(&format!("k8s/overlays/{name}"));
+        let [with, without] = [with_roles.as_slice(), &without].map(serving);
+        assert_eq!(with["args"], without["args"], "{name}");
+        let mounts = |container: &Value| {
+            let mounts = items(&container["volumeMounts"]).iter();
+            let mut paths: Vec<String> = mounts
+                .map(|mount| text(&mount["mountPath"]).to_owned())
+                .collect();
+            paths.sort();
+            paths
+        };
+        let mut wanted = mounts(&without);
+        wanted.extend(["callers", "jwks"].map(|folder| format!("/run/odometer/{folder}")));
+        wanted.sort();
+        assert_eq!(mounts(&with), wanted, "{name}");
+        assert!(
+            odometer_toml(&with_roles).contains("\n[access]\n"),
+            "{name}"
+        );
     }
 }
 

@@ -26,6 +26,7 @@ struct Known {
     containers: BTreeSet<String>,
     arguments: BTreeSet<String>,
     secrets: BTreeSet<String>,
+    config_maps: BTreeSet<String>,
     /// The labels of pods, as `KEY=VALUE`.
     labels: BTreeSet<String>,
 }
@@ -53,9 +54,10 @@ impl Known {
                 .extend(items(&container["args"]).iter().map(of));
         }
         let template = &object["spec"]["template"];
-        let volumes = items(&template["spec"]["volumes"]).iter();
-        self.secrets
-            .extend(volumes.map(|volume| of(&volume["secret"]["secretName"])));
+        for volume in items(&template["spec"]["volumes"]) {
+            self.secrets.insert(of(&volume["secret"]["secretName"]));
+            self.config_maps.insert(of(&volume["configMap"]["name"]));
+        }
         let labels = template["metadata"]["labels"].as_object();
         let labels = labels.into_iter().flatten();
         self.labels
@@ -84,6 +86,7 @@ impl Known {
                 !folder.join("kustomization.yaml").is_file()
             }
             "generic" => !self.secrets.contains(*word),
+            "configmap" => !self.config_maps.contains(*word),
             kind if KINDS.iter().any(|(short, _)| *short == kind) => !self.has(kind, word),
             _ => false,
         });
@@ -153,6 +156,10 @@ fn what_kubectl_is_told_of_is_in_the_manifests() {
         (
             "kubectl create secret generic odometer --from-file=url=x",
             "odometer",
+        ),
+        (
+            "kubectl create configmap odometer-keys --from-file=jwks.json",
+            "odometer-keys",
         ),
         (
             "kubectl exec pod/NAME -- odometer check --config=/etc/x",

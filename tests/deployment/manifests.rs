@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::{
     tools::{command, succeeds},
     yaml::{
-        MONITORING, OVERLAYS, SINGLES, containers, items, of_kind, only, overlay, parsed, text,
+        MONITORING, OVERLAYS, SINGLES, containers, items, odometer_toml, of_kind, only, overlay,
+        parsed, text,
     },
 };
 use crate::support::{Client, Program, directory, run, settings};
@@ -42,7 +43,7 @@ fn of_shutdown(configuration: &str, key: &str) -> u64 {
 fn a_pod_has_longer_to_stop_than_stopping_takes() {
     for name in OVERLAYS {
         let objects = overlay(name);
-        let configuration = text(&only(&objects, "ConfigMap")["data"]["odometer.toml"]);
+        let configuration = odometer_toml(&objects);
         let pod = &only(&objects, "Deployment")["spec"]["template"]["spec"];
         let grace = &pod["terminationGracePeriodSeconds"];
         let grace = grace.as_u64().expect("a grace period");
@@ -171,7 +172,7 @@ fn what_is_selected_is_there() {
         let service = only(&objects, "Service");
         assert!(selects(&service["spec"]["selector"]), "{name}");
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-        let configuration = text(&only(&objects, "ConfigMap")["data"]["odometer.toml"]);
+        let configuration = odometer_toml(&objects);
         for (nth, port) in [("http", 8080), ("operations", 8081)].iter().enumerate() {
             let [served, opened] = [&service["spec"], container].map(|of| &of["ports"][nth]);
             assert_eq!(served["name"], port.0, "{name}");
@@ -298,7 +299,7 @@ fn as_many_names_as_a_pod_takes_fit_its_memory() {
         let limit = text(&container["resources"]["limits"]["memory"]);
         let (amount, unit) = limit.split_at(limit.find('M').expect("mebibytes"));
         let limit = kib(amount.parse().expect("a number"), unit);
-        let configuration = text(&only(&objects, "ConfigMap")["data"]["odometer.toml"]);
+        let configuration = odometer_toml(&objects);
         let mut lines = configuration.lines();
         let n_names = lines.find_map(|line| line.strip_prefix("live_sequences = "));
         let n_names: f64 = n_names.expect(name).parse().expect("a number");

@@ -3,6 +3,7 @@
 
 mod bill;
 mod changes;
+mod cluster_callers;
 mod compose;
 mod containers;
 mod image;

@@ -19,6 +19,7 @@ pub(super) fn rules(objects: &[Value], direction: &str) -> Vec<Value> {
 #[test]
 fn a_pod_reaches_dns_and_its_database_alone() {
     for (name, database) in [
+        ("access", Some("5432")),
         ("postgres", Some("5432")),
         ("mysql", Some("3306")),
         ("demo", None),

@@ -80,14 +80,19 @@ fn the_demo_needs_no_secret_and_a_killed_pod_repeats_no_number() {
 }
 
 /// A pod of the manifests, changed as little as podman 4.3 allows.
-struct Pod {
-    containers: Containers,
+pub(super) struct Pod {
+    pub(super) containers: Containers,
+    pub(super) client: Client,
     file: String,
-    client: Client,
 }
 
 impl Pod {
     fn of(folder: &str) -> Self {
+        Self::with(folder, &[])
+    }
+
+    /// Adds ConfigMaps that no folder has, because operators make them in the cluster.
+    pub(super) fn with(folder: &str, config_maps: &[Value]) -> Self {
         let containers = Containers::with_image();
         let built = objects(folder);
         let [port, operations] = [ports::free(), ports::free()];
@@ -97,19 +102,20 @@ impl Pod {
             let name = text(&claim["metadata"]["name"]);
             succeeds(&mut containers.podman(&["volume", "create", name]));
         }
-        let configuration = only(&built, "ConfigMap");
         let deployment = for_podman(only(&built, "Deployment"), [port, operations]);
+        let built = of_kind(&built, "ConfigMap").into_iter();
+        let parts = built.chain(config_maps).chain([&deployment]);
+        let parts: Vec<String> = parts.map(Value::to_string).collect();
         let file = containers.home().join("pod.yaml");
-        let parts = format!("{configuration}\n---\n{deployment}");
-        std::fs::write(&file, parts).expect("our directory");
+        std::fs::write(&file, parts.join("\n---\n")).expect("our directory");
         Self {
             containers,
-            file: file.display().to_string(),
             client: Client::new(&format!("http://127.0.0.1:{port}")),
+            file: file.display().to_string(),
         }
     }
 
-    fn play(&mut self) {
+    pub(super) fn play(&mut self) {
         let play = ["play", "kube", "--build=false", "--network=host"];
         self.containers.start(&[&play[..], &[&self.file]].concat());
     }
@@ -135,16 +141,20 @@ impl Pod {
         succeeds(&mut self.containers.podman(&down));
     }
 
-    async fn first_number(&self) -> i64 {
+    pub(super) async fn ready(&self) {
         wait::until("the pod is ready", START_LIMIT, async || {
             let reply = self.client.get("/readyz").await;
             reply.is_ok_and(|reply| reply.status == 200).then_some(())
         })
         .await;
+    }
+
+    async fn first_number(&self) -> i64 {
+        self.ready().await;
         self.client.next("orders").await
     }
 
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         let serving = self.containers.named(SERVING);
         outcome(&mut self.containers.podman(&["logs", &serving])).1
     }

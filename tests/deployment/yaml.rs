@@ -11,14 +11,16 @@ use serde_json::Value;
 use super::tools::{command, from_pypi, succeeds};
 use crate::support::settings;
 
-/// The overlays that run replicas.
-pub(super) const OVERLAYS: [&str; 4] = ["postgres", "mysql", "demo", "sqlite-single"];
+/// The overlays that run replicas. An overlay stands before the one that it changes.
+pub(super) const OVERLAYS: [&str; 5] = ["access", "postgres", "mysql", "demo", "sqlite-single"];
 /// The overlays of one replica with a SQLite file.
 pub(super) const SINGLES: [&str; 2] = ["demo", "sqlite-single"];
 /// The overlay that runs no replicas.
 pub(super) const MONITORING: &str = "monitoring";
 /// The folder of the Job for a restored database.
 pub(super) const RECOVER: &str = "k8s/recover";
+/// The folder of the example of a caller.
+pub(super) const CALLER: &str = "k8s/caller";
 
 const TO_JSON: &str = "import json, sys, yaml\n\
                        with open(sys.argv[1]) as file:\n  \
@@ -28,7 +30,8 @@ const TO_JSON: &str = "import json, sys, yaml\n\
 pub(super) fn folders() -> Vec<String> {
     let overlays = OVERLAYS.into_iter().chain([MONITORING]);
     let overlays = overlays.map(|name| format!("k8s/overlays/{name}"));
-    overlays.chain([RECOVER.to_owned()]).collect()
+    let others = [RECOVER, CALLER].map(str::to_owned);
+    overlays.chain(others).collect()
 }
 
 /// Reads all documents of a YAML file.
@@ -77,6 +80,15 @@ pub(super) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
 pub(super) fn only<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
     let found = of_kind(objects, kind);
     assert_eq!(found.len(), 1, "{kind}: {found:?}");
+    found[0]
+}
+
+/// Returns the configuration of the replicas among these objects.
+pub(super) fn odometer_toml(objects: &[Value]) -> &str {
+    let maps = of_kind(objects, "ConfigMap").into_iter();
+    let found = maps.filter_map(|map| map["data"]["odometer.toml"].as_str());
+    let found: Vec<&str> = found.collect();
+    assert_eq!(found.len(), 1, "{found:?}");
     found[0]
 }
 
