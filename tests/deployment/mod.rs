@@ -1,10 +1,11 @@
-//! Tests what is deployed: manifests, image, release and compose file. They are checked against
+//! Tests what is deployed: manifests, image, release and compose files. They are checked against
 //! schemas and rules, and run.
 
 mod bill;
 mod changes;
 mod cluster_callers;
 mod compose;
+mod compose_callers;
 mod containers;
 mod image;
 mod kubectl;
