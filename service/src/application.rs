@@ -329,9 +329,12 @@ async fn run_metrics_upkeep(metrics: Arc<Metrics>, credentials: Arc<Credentials>
     loop {
         period.tick().await;
         metrics.upkeep();
+        let now = SystemTime::now();
         if let Some(tls) = credentials.tls() {
-            let left = tls.seconds_left(SystemTime::now());
-            metrics.tls_certificate_expires.set(left);
+            metrics.tls_certificate_expires.set(tls.seconds_left(now));
+        }
+        if credentials.access().is_some() {
+            metrics.show_token_expiries(credentials.seconds_left(now));
         }
     }
 }

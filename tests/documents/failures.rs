@@ -26,7 +26,7 @@ pub(super) const STEPS: [Step; 7] = [
 ];
 
 /// Every alert, the step that provokes it, and how.
-const PROVOKED: [(&str, Step, &str); 31] = [
+const PROVOKED: [(&str, Step, &str); 32] = [
     (
         "OdometerActorRestarted",
         Step::Troubled,
@@ -56,6 +56,11 @@ const PROVOKED: [(&str, Step, &str); 31] = [
         "OdometerCertificateExpires",
         Step::Troubled,
         "the certificate of a replica is good for three days",
+    ),
+    (
+        "OdometerTokenExpires",
+        Step::Troubled,
+        "a caller of a replica has expired",
     ),
     (
         "OdometerCallsNotAllowed",

@@ -25,6 +25,9 @@ const MAX_WAITING: usize = 400;
 
 /// The file of the token that is removed.
 const TOKEN: &str = "token";
+/// A file of callers with one that has expired. Nobody has its token.
+const CALLERS: &str = "[past]\nrole = \"reader\"\nexpires = 2020-01-01\nsha256 = [\"\
+    0000000000000000000000000000000000000000000000000000000000000000\"]\n";
 /// More numbers than the alert on abandoned numbers tolerates.
 const WIDE: usize = 100_000;
 
@@ -36,8 +39,8 @@ pub(super) struct Faulty {
     stalled: Program,
     /// A replica with actors that panic and with a wrong clock.
     troubled: Program,
-    /// A replica on a database of its own, which fails over, and the files of its token and of its
-    /// certificate, which soon expires.
+    /// A replica on a database of its own, which fails over, and its files: of its token, of a caller
+    /// that has expired, and of its certificate, which soon expires.
     fenced: (Program, TestDatabase, TlsFiles),
     /// The authority of this certificate.
     authority: Arc<TestAuthority>,
@@ -82,9 +85,15 @@ impl Faulty {
         let authority = Arc::new(TestAuthority::new("short"));
         let files = TlsFiles::new(&authority.sign_for_days(&[HOST], 3));
         files.set(TOKEN, "a-token-of-the-administrator");
+        files.set("callers", CALLERS);
         let fenced = Program::options()
             .database(&copy.url)
-            .env("ODOMETER_ADMIN_TOKEN_FILE", files.path(TOKEN).display());
+            .env("ODOMETER_ADMIN_TOKEN_FILE", files.path(TOKEN).display())
+            .env(
+                "ODOMETER_ACCESS__CALLERS_FILE",
+                files.path("callers").display(),
+            )
+            .env("ODOMETER_ACCESS__ROLES__READER__LOOK", "*");
         let fenced = files.given_to(fenced).start_ready().await;
         Self {
             database,

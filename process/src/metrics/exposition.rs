@@ -19,7 +19,7 @@ const HTTP_BUCKETS_S: [f64; 16] = [
 impl Metrics {
     /// Returns the text of a scrape, in Prometheus text format 0.0.4.
     pub fn render(&self) -> String {
-        self.recorder.handle().render()
+        self.recorder.handle().render() + &self.token_expiries.render()
     }
 
     /// Moves recorded durations into their buckets. Run this every few seconds, because each

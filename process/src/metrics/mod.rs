@@ -1,7 +1,7 @@
 //! Makes every metric of the program once, and hands the metrics out as handles.
 //!
 //! Each metric is declared once, in the file of its group. `declare.rs` alone registers metrics.
-//! Each `Metrics` has a recorder of its own. So nothing is global, and a test can hold several side
+//! Each `Metrics` has recorders of its own. So nothing is global, and a test can hold several side
 //! by side. Handles are cheap to use. Looking a metric up by name is not, so code that counts often
 //! keeps the handle.
 
@@ -16,6 +16,7 @@ mod route;
 mod sequence;
 #[cfg(test)]
 mod tests;
+mod token_expiries;
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -29,6 +30,7 @@ use declare::make;
 use exposition::build_recorder;
 use process::ProcessMetrics;
 use route::RouteMetrics;
+use token_expiries::TokenExpiries;
 
 pub use cause::AbandonedCause;
 pub use database::{DatabaseMetrics, PoolMetrics, Present};
@@ -40,7 +42,7 @@ pub use sequence::SequenceMetrics;
 /// Bounds how many names get a label of their own, if the configuration does not say otherwise.
 pub const SEQUENCE_LABELS: usize = 1000;
 
-/// Labels the names beyond the bound. No sequence can have this name.
+/// Labels the names beyond a bound. No sequence and no caller can have this name.
 const OTHER: &str = "_other";
 
 /// The handles of everything that the program counts. Those of the whole process are its fields.
@@ -52,6 +54,7 @@ pub struct Metrics {
     sequences: Mutex<HashMap<Box<str>, SequenceMetrics>>,
     sequence_labels: usize,
     beyond_labels: Counter,
+    token_expiries: TokenExpiries,
 }
 
 impl Deref for Metrics {
@@ -102,6 +105,7 @@ impl Metrics {
                 &["Numbers given to callers."],
                 &[Label::new("sequence", OTHER)],
             ),
+            token_expiries: TokenExpiries::none(),
             recorder,
         }
     }
@@ -159,6 +163,15 @@ impl Metrics {
             &[help],
             &labels,
         )
+    }
+
+    /// Shows for how many seconds what each of these callers shows is good, below 0 once it has
+    /// expired: `odometer_token_expires_seconds{caller}`. All other callers are no longer shown.
+    ///
+    /// The 1000 callers that expire first have labels of their own. `_other` shows the first of the
+    /// others. It is infinite if there are no others.
+    pub fn show_token_expiries(&self, seconds_left: Vec<(Arc<str>, f64)>) {
+        self.token_expiries.show(seconds_left);
     }
 
     /// Returns the gauge that is 1 while a Redis server takes steps:

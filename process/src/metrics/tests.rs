@@ -1,5 +1,8 @@
 //! Checks the metrics as a scrape shows them.
 
+use std::sync::Arc;
+
+use super::token_expiries::MAX_CALLERS;
 use crate::metrics::*;
 
 fn value(text: &str, series: &str) -> Option<f64> {
@@ -53,6 +56,7 @@ fn every_metric_of_the_design_is_in_a_first_scrape_with_one_sequence() {
         "odometer_reservation_retries_total".to_owned(),
         "odometer_reservation_duration_seconds_count".to_owned(),
         "odometer_waiters".to_owned(),
+        "odometer_token_expires_seconds{caller=\"_other\"}".to_owned(),
         "odometer_actors".to_owned(),
         "odometer_http_requests_total{route=\"next\",status=\"200\"}".to_owned(),
         "odometer_http_request_duration_seconds_count{route=\"next\"}".to_owned(),
@@ -143,6 +147,62 @@ fn names_beyond_the_bound_count_together() {
         assert_eq!(value(&text, &series), Some(issued), "{series}");
     }
     assert_eq!(text.matches("odometer_block_size{").count(), 2);
+}
+
+fn seconds_left(text: &str, caller: &str) -> Option<f64> {
+    let series = format!("odometer_token_expires_seconds{{caller=\"{caller}\"}}");
+    value(text, &series)
+}
+
+#[test]
+fn a_caller_that_is_gone_is_no_longer_shown() {
+    let metrics = Metrics::new();
+    assert_eq!(
+        seconds_left(&metrics.render(), "_other"),
+        Some(f64::INFINITY)
+    );
+    metrics.show_token_expiries(vec![("a".into(), 60.0), ("b".into(), -5.5)]);
+    let text = metrics.render();
+    for (caller, left) in [("a", 60.0), ("b", -5.5), ("_other", f64::INFINITY)] {
+        assert_eq!(seconds_left(&text, caller), Some(left), "{caller}");
+    }
+    assert_eq!(
+        text.matches("# TYPE odometer_token_expires_seconds gauge")
+            .count(),
+        1
+    );
+    metrics.show_token_expiries(vec![("b".into(), 7.0)]);
+    let text = metrics.render();
+    assert_eq!(seconds_left(&text, "a"), None, "{text}");
+    assert_eq!(seconds_left(&text, "b"), Some(7.0));
+    metrics.show_token_expiries(Vec::new());
+    assert_eq!(seconds_left(&metrics.render(), "b"), None);
+    assert_eq!(
+        seconds_left(&metrics.render(), "_other"),
+        Some(f64::INFINITY)
+    );
+}
+
+#[test]
+fn of_many_callers_the_first_to_expire_have_labels_of_their_own() {
+    let metrics = Metrics::new();
+    // The last one expires first.
+    let callers = (0..1500_u32).map(|n| {
+        let name: Arc<str> = format!("c{n}").into();
+        (name, f64::from(1500 - n))
+    });
+    metrics.show_token_expiries(callers.collect());
+    let text = metrics.render();
+    for (caller, left) in [
+        ("c1499", Some(1.0)),
+        ("c500", Some(1000.0)),
+        ("c499", None),
+        ("_other", Some(1001.0)),
+    ] {
+        assert_eq!(seconds_left(&text, caller), left, "{caller}");
+    }
+    let n_series = text.matches("odometer_token_expires_seconds{").count();
+    assert_eq!(n_series, MAX_CALLERS + 1);
 }
 
 #[test]

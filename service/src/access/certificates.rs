@@ -16,6 +16,7 @@ use rustls::{RootCertStore, ServerConfig};
 use sha2::{Digest as _, Sha256};
 use webpki::{EndEntityCert, KeyUsage};
 
+use super::expiry::seconds_until;
 use crate::config::guarded_file;
 
 /// The protocol that callers agree on by ALPN. There is no other one.
@@ -140,10 +141,7 @@ impl ListenerTls {
     /// Returns for how many seconds the certificate of the listeners is still good at the time
     /// `now`. The result is below 0 once it has expired.
     pub fn seconds_left(&self, now: SystemTime) -> f64 {
-        match SystemTime::from(self.expires).duration_since(now) {
-            Ok(left) => left.as_secs_f64(),
-            Err(over) => -over.duration().as_secs_f64(),
-        }
+        seconds_until(self.expires, now)
     }
 }
 

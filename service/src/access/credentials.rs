@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::callers::{Callers, KnownCaller};
 use super::certificates::{CertificateFiles, ListenerTls};
+use super::expiry::seconds_until;
 use super::issuers::issuer::TokenIssuers;
 use super::settings::AccessSettings;
 use super::token;
@@ -126,6 +127,17 @@ impl Credentials {
     pub fn certified(&self, names: &[String], now: SystemTime) -> Option<Arc<KnownCaller>> {
         let callers = self.callers.load();
         callers.certified(names, now).cloned()
+    }
+
+    /// Returns for how many seconds what each caller shows is good at the time `now`, below 0 once it
+    /// has expired. Callers without an end are left out.
+    pub fn seconds_left(&self, now: SystemTime) -> Vec<(Arc<str>, f64)> {
+        let callers = self.callers.load();
+        let ends = callers.iter().filter_map(|caller| {
+            let left = seconds_until(caller.expires?, now);
+            Some((Arc::clone(&caller.name), left))
+        });
+        ends.collect()
     }
 
     /// Returns what the files of `[tls]` last said; `None` if the listeners speak no TLS.
@@ -341,5 +353,24 @@ mod tests {
         fs::write(folder.path().join("callers"), callers).unwrap();
         credentials.refresh();
         assert!(is_right(0) && is_right(59) && !is_right(61));
+    }
+
+    #[test]
+    fn only_callers_with_an_end_have_seconds_left() {
+        let folder = directory("credentials");
+        let credentials = credentials(folder.path(), &TokenSigner::ed25519("k"));
+        let start = SystemTime::UNIX_EPOCH;
+        assert!(credentials.seconds_left(start).is_empty());
+        let callers = format!("{CALLERS}expires = 1970-01-01T00:01:00Z\n");
+        fs::write(folder.path().join("callers"), callers).unwrap();
+        credentials.refresh();
+        for (after, left) in [(0, 60.0), (45, 15.0), (60, 0.0), (90, -30.0)] {
+            let now = start + Duration::from_secs(after);
+            let wanted: Vec<(Arc<str>, f64)> = vec![("a".into(), left)];
+            assert_eq!(credentials.seconds_left(now), wanted);
+        }
+        fs::write(folder.path().join("callers"), CALLERS).unwrap();
+        credentials.refresh();
+        assert!(credentials.seconds_left(start).is_empty());
     }
 }

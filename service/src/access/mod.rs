@@ -14,11 +14,13 @@
 //!
 //! The rest: `quotas/` bounds what the callers of a role use up, `token.rs` makes tokens and hashes
 //! them, `verdicts.rs` remembers the JSON Web Tokens that were right, `shown_certificate.rs` holds
-//! the certificate of a connection, and `settings.rs` defines what `[access]` configures.
+//! the certificate of a connection, `expiry.rs` computes for how long something is good, and
+//! `settings.rs` defines what `[access]` configures.
 
 pub mod callers;
 pub mod certificates;
 pub mod credentials;
+mod expiry;
 #[cfg(test)]
 mod fuzz;
 pub mod issuers;

@@ -141,6 +141,44 @@ fn a_token_that_has_expired_is_wrong() {
 }
 
 #[test]
+fn the_end_of_a_caller_is_seen_until_the_caller_leaves_the_file() {
+    run(async {
+        let caller = TestCaller::new("a", "taker");
+        let with_end = |end: &str| format!("{}expires = {end}\n", caller.section());
+        let roles = start(&with_end("2020-01-01")).await;
+        let left = async |name: &str| -> Option<f64> {
+            let metrics = super::get(&roles.client(), super::ADMIN, "/metrics").await;
+            let series = format!("odometer_token_expires_seconds{{caller=\"{name}\"}} ");
+            let mut lines = metrics.body.lines();
+            let value = lines.find_map(|line| line.strip_prefix(series.as_str()))?;
+            value.parse().ok()
+        };
+        wait::until("it has expired", LIMIT, async || {
+            left("a").await.is_some_and(|left| left < 0.0).then_some(())
+        })
+        .await;
+        assert_eq!(left("_other").await, Some(f64::INFINITY));
+        replace(&roles.callers_file(), &with_end("2999-01-01"));
+        wait::until("it has time left", LIMIT, async || {
+            left("a").await.is_some_and(|left| left > 0.0).then_some(())
+        })
+        .await;
+        for without in [caller.section(), String::new()] {
+            replace(&roles.callers_file(), &without);
+            wait::until("it is gone", LIMIT, async || {
+                left("a").await.is_none().then_some(())
+            })
+            .await;
+            replace(&roles.callers_file(), &with_end("2999-01-01"));
+            wait::until("it is back", LIMIT, async || {
+                left("a").await.is_some().then_some(())
+            })
+            .await;
+        }
+    });
+}
+
+#[test]
 fn after_many_wrong_tokens_a_caller_s_token_does_not_wait() {
     run(async {
         let caller = TestCaller::new("a", "taker");
