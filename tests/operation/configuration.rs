@@ -21,6 +21,7 @@ fn a_setting_that_cannot_be_used_is_named() {
         ("ODOMETER_DATABASE_URL", "just words", "database_url"),
         ("ODOMETER_DATABASE_URL", "", "database_url"),
         ("ODOMETER_DATABASE_URL_FILE", "/nowhere/url", "database_url"),
+        ("ODOMETER_ADMIN_TOKEN_FILE", "/", "/ is a folder, a pipe or"),
         ("ODOMETER_LIMITS__WAITERS", "many", "limits.waiters"),
         ("ODOMETER_LIMITS__WAITERS", "-1", "limits.waiters"),
         ("ODOMETER_REFILL__DEADLINE", "soon", "refill.deadline"),

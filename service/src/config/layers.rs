@@ -18,7 +18,10 @@ const PREFIX: &str = "ODOMETER_";
 const DEFAULT_FILE: &str = "odometer.toml";
 
 /// Keys whose value may be in a separate file. The key `<key>_file` gives the path of that file.
-const SECRETS: [&str; 2] = ["database_url", "admin_token"];
+const SECRETS: [&str; 2] = ["database_url", ADMIN_TOKEN];
+
+/// The only one of these keys whose file is read again while the service runs.
+const ADMIN_TOKEN: &str = "admin_token";
 
 /// Keys of a store whose value may be in a separate file.
 const STORE_SECRETS: [&str; 3] = ["databases", "database", "redis"];
@@ -353,10 +356,14 @@ fn read_secrets_of(
             let problem = format!("{key} is given as well; keep one of the two");
             return Err(ConfigError::new(name, problem));
         }
+        let reader = match *key {
+            ADMIN_TOKEN => read_secret,
+            _ => read_secret_once,
+        };
         let secret = path
             .as_str()
             .ok_or_else(|| "it must be the path of a file".to_owned())
-            .and_then(|path| read_secret(Path::new(path)))
+            .and_then(|path| reader(Path::new(path)))
             .map_err(|problem| ConfigError::new(name, problem))?;
         values.insert((*key).to_owned(), Value::from(secret));
         read.push((*key).to_owned());
@@ -364,8 +371,16 @@ fn read_secrets_of(
     Ok(read)
 }
 
+/// Reads a secret from a file that is read again while the service runs.
 pub(crate) fn read_secret(path: &Path) -> Result<String, String> {
-    let content = guarded_file::read(path)?;
+    secret_of(path, &guarded_file::read(path)?)
+}
+
+fn read_secret_once(path: &Path) -> Result<String, String> {
+    secret_of(path, &guarded_file::read_once(path)?)
+}
+
+fn secret_of(path: &Path, content: &str) -> Result<String, String> {
     let secret = content.trim_end_matches(['\r', '\n']);
     if secret.is_empty() {
         return Err(format!("{} is empty", path.display()));

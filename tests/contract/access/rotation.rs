@@ -1,11 +1,13 @@
 //! Tests that tokens are replaced and withdrawn while callers go on.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use odometer::access::token::{hash, to_hex};
 use reqwest::Method;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::json;
 
 use super::{Roles, TestCaller, post, refused, replace, send};
@@ -82,8 +84,16 @@ fn a_broken_file_of_callers_changes_nothing_and_is_told() {
             lines.any(|line| line == "odometer_access_stale 1")
         };
         assert!(!stale().await);
-        for broken in ["[a\n", "[a]\nrole = \"none\"\nsha256 = []\n"] {
-            replace(&roles.callers_file(), broken);
+        for broken in [
+            Some("[a\n"),
+            Some("[a]\nrole = \"none\"\nsha256 = []\n"),
+            None,
+        ] {
+            match broken {
+                Some(text) => replace(&roles.callers_file(), text),
+                // Nobody writes to the pipe.
+                None => make_pipe(&roles.callers_file()),
+            }
             wait::until("the metric says so", LIMIT, async || {
                 stale().await.then_some(())
             })
@@ -97,7 +107,15 @@ fn a_broken_file_of_callers_changes_nothing_and_is_told() {
         let log = roles.program.stop().await;
         assert!(log.contains("callers.toml: not a TOML file"), "{log}");
         assert!(log.contains("there is no role"), "{log}");
+        assert!(log.contains("callers.toml is a folder, a pipe"), "{log}");
     });
+}
+
+/// Puts a pipe in the place of a file, in one step.
+fn make_pipe(file: &Path) {
+    let made = file.with_extension("pipe");
+    mkfifoat(CWD, &made, Mode::RUSR | Mode::WUSR).expect("our directory");
+    std::fs::rename(&made, file).expect("our directory");
 }
 
 #[test]
