@@ -307,10 +307,7 @@ fn announce(config: &Config, role: ListenerRole, address: SocketAddr) {
              ODOMETER_ADMIN_TOKEN is not set"
         );
     }
-    if let Some(warning) = config.short_token() {
-        tracing::warn!("{warning}");
-    }
-    for warning in config.tokens_in_clear() {
+    for warning in config.security_warnings() {
         tracing::warn!("{warning}");
     }
     let scheme = scheme(role, config);

@@ -1,6 +1,10 @@
 //! Configurations that cannot be used. They end the program before it listens, with one line that
 //! names the key.
 
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use crate::support::{Backend, Finished, PASSWORD, Program, TestDatabase, directory, run};
 
 /// Checks that the configuration ended the program: exit code 78, and one line that names `key`.
@@ -98,6 +102,49 @@ fn a_file_that_cannot_be_used_is_named() {
     }
     let finished = Program::options().run(&["serve", "--config", "/nowhere/odometer.toml"]);
     refused(&finished, "/nowhere/odometer.toml", "--config");
+    let file = home.path().join("odometer.toml");
+    std::fs::write(&file, "worker = 5\n").expect("our directory");
+    set_mode(&file, 0o666);
+    let finished = Program::options().in_directory(home.path()).run(&["serve"]);
+    refused(
+        &finished,
+        "odometer.toml can be written by everybody",
+        "0666",
+    );
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    set_permissions(path, Permissions::from_mode(mode)).expect("our directory");
+}
+
+#[test]
+fn a_secret_that_everybody_can_read_is_warned_of() {
+    run(async {
+        const SAID: &str = "token has a secret that everybody on this machine can read";
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let home = directory("exposed");
+        set_mode(home.path(), 0o711);
+        let file = home.path().join("token");
+        std::fs::write(&file, "a-token-of-the-administrator").expect("our directory");
+        let options = Program::options()
+            .database(&database.url)
+            .env("ODOMETER_ADMIN_TOKEN_FILE", file.display());
+        for (mode, is_warned_of) in [(0o644, true), (0o640, false)] {
+            set_mode(&file, mode);
+            let log = options.start_ready().await.stop().await;
+            assert_eq!(log.contains(SAID), is_warned_of, "{log}");
+            let checked = options.run(&["check"]);
+            assert_eq!(checked.code, Some(0), "{checked}");
+            let is_told = checked
+                .output
+                .contains(&format!("{}/{SAID}", home.path().display()));
+            assert_eq!(is_told, is_warned_of, "{checked}");
+            let named = checked
+                .output
+                .contains("warning: admin_token_file (environment");
+            assert_eq!(named, is_warned_of, "{checked}");
+        }
+    });
 }
 
 #[test]

@@ -40,8 +40,7 @@ pub async fn check(
         config.listen
     ));
     config.never_used().into_iter().for_each(&mut *tell);
-    config.short_token().into_iter().for_each(&mut *tell);
-    config.tokens_in_clear().into_iter().for_each(&mut *tell);
+    config.security_warnings().into_iter().for_each(&mut *tell);
     if let Some(access) = &config.access {
         let callers = access.read_callers();
         let callers = callers.map_err(CommandFailure::configuration)?;

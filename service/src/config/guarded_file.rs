@@ -1,6 +1,7 @@
 //! Reads files with secrets, and files that decide who may do what. Nobody but their owner and group
 //! may write to them.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,6 +11,12 @@ use rustix::fs::{Mode, OFlags};
 
 /// The right of everybody to write.
 const OTHERS_WRITE: u32 = 0o002;
+
+/// The right of everybody to read.
+const OTHERS_READ: u32 = 0o004;
+
+/// The right of everybody to reach what is in a folder.
+const OTHERS_REACH: u32 = 0o001;
 
 /// Reads a file that is read again while the service runs.
 ///
@@ -76,6 +83,38 @@ fn check_writers(path: &Path, metadata: &Metadata) -> Result<(), String> {
          `chmod o-w`",
         path.display()
     ))
+}
+
+/// Returns a sentence about a file with a secret if everybody on this machine can read it.
+///
+/// The group may read it. That is how a service reads a file that belongs to another user, such as
+/// `root`, or on Kubernetes a volume with `fsGroup`.
+pub(crate) fn exposure(path: &Path) -> Option<String> {
+    let file = path.canonicalize().ok()?;
+    let mode_of = |path: &Path| path.metadata().map(|of| of.permissions().mode());
+    let has_right = |path: &Path, right: u32| mode_of(path).is_ok_and(|mode| mode & right != 0);
+    let mut folders = file.ancestors().skip(1);
+    let is_exposed = file.is_file()
+        && has_right(&file, OTHERS_READ)
+        && folders.all(|folder| has_right(folder, OTHERS_REACH))
+        && !is_of_kubernetes(&file);
+    is_exposed.then(|| {
+        format!(
+            "{} has a secret that everybody on this machine can read; give it to the service's user \
+             or group, and take this away with `chmod o-r`",
+            path.display()
+        )
+    })
+}
+
+/// Returns whether a file is in a volume that Kubernetes has made of a Secret or the like.
+///
+/// By default everybody can read the files of such a volume. But only the containers that mount the
+/// volume see it, so there is nobody else. The files are in a folder that is called `..` and a time,
+/// to which links lead.
+fn is_of_kubernetes(path: &Path) -> bool {
+    let mut names = path.iter().map(OsStr::as_encoded_bytes);
+    names.any(|name| name.len() > 2 && name.starts_with(b".."))
 }
 
 fn text_of(path: &Path, mut opened: impl Read) -> Result<String, String> {
@@ -148,5 +187,58 @@ mod tests {
         symlink(&file, &link).unwrap();
         assert_eq!(read(&link), Ok("text".to_owned()));
         assert_eq!(read_once(Path::new("/dev/null")), Ok(String::new()));
+    }
+
+    fn set(path: &Path, mode: u32) {
+        set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_secret_that_everybody_can_read_is_told_unless_a_folder_keeps_them_out() {
+        let folder = directory("guarded");
+        set(folder.path(), 0o711);
+        let inner = folder.path().join("inner");
+        create_dir(&inner).unwrap();
+        let [path, link] = [inner.join("token"), folder.path().join("link")];
+        write(&path, "s3cret").unwrap();
+        symlink(&path, &link).unwrap();
+        for (mode, above, is_told) in [
+            (0o644, 0o755, true),
+            (0o604, 0o711, true),
+            (0o640, 0o755, false),
+            (0o600, 0o755, false),
+            (0o644, 0o750, false),
+        ] {
+            set(&path, mode);
+            set(&inner, above);
+            for path in [&path, &link] {
+                let told = exposure(path).unwrap_or_default();
+                assert_eq!(told.contains("chmod o-r"), is_told, "{mode:o} {above:o}");
+                assert!(!told.contains("s3cret"), "{told}");
+            }
+        }
+        assert_eq!(exposure(&inner), None);
+        assert_eq!(exposure(&folder.path().join("none")), None);
+        assert_eq!(exposure(Path::new("/dev/null")), None);
+    }
+
+    #[test]
+    fn a_secret_in_a_volume_of_kubernetes_is_not_told() {
+        let folder = directory("guarded");
+        set(folder.path(), 0o711);
+        for (name, is_told) in [("..2026_11_28_20_13_30.4215", false), ("2026", true)] {
+            let made = folder.path().join(name);
+            create_dir(&made).unwrap();
+            set(&made, 0o755);
+            write(made.join("url"), "s3cret").unwrap();
+            set(&made.join("url"), 0o644);
+            let [data, shown] = ["..data", "url"].map(|name| folder.path().join(name));
+            symlink(name, &data).unwrap();
+            symlink("..data/url", &shown).unwrap();
+            assert_eq!(exposure(&shown).is_some(), is_told, "{name}");
+            for link in [data, shown] {
+                remove_file(link).unwrap();
+            }
+        }
     }
 }

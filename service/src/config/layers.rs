@@ -1,7 +1,7 @@
 //! Reads the layers that a value may come from: flags over the environment over a file.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use figment::providers::{Format, Toml};
@@ -11,6 +11,7 @@ use figment::{Error, Figment, Metadata, Profile, Provider};
 use super::error::ConfigError;
 use super::flags::{Flags, split_setting};
 use super::guarded_file;
+use super::secret_value::{ADMIN_TOKEN, is_secret};
 
 const PREFIX: &str = "ODOMETER_";
 
@@ -19,9 +20,6 @@ const DEFAULT_FILE: &str = "odometer.toml";
 
 /// Keys whose value may be in a separate file. The key `<key>_file` gives the path of that file.
 const SECRETS: [&str; 2] = ["database_url", ADMIN_TOKEN];
-
-/// The only one of these keys whose file is read again while the service runs.
-const ADMIN_TOKEN: &str = "admin_token";
 
 /// Keys of a store whose value may be in a separate file.
 const STORE_SECRETS: [&str; 3] = ["databases", "database", "redis"];
@@ -132,26 +130,77 @@ impl ConfigLayer {
 struct Layer {
     origin: ConfigLayer,
     values: Dict,
-    /// Keys whose values were read from separate files.
-    read_from_files: Vec<String>,
+    separate_files: SeparateFiles,
+}
+
+/// The files that values were read from, by the keys of these values.
+type SeparateFiles = BTreeMap<String, PathBuf>;
+
+impl Layer {
+    /// Returns a warning for each secret in a file that everybody can read.
+    fn exposed_secrets(&self) -> Vec<String> {
+        let secrets = self.secrets().into_iter();
+        let secrets = secrets.filter(|(key, value)| {
+            let name = key.last().copied().unwrap_or_default();
+            is_secret(name, value)
+        });
+        let exposed = secrets.filter_map(|(key, _)| {
+            let sentence = guarded_file::exposure(self.file_of(&key)?)?;
+            let name = name_in_layer(&self.origin, &self.separate_files, &key);
+            Some(format!("warning: {name}: {sentence}"))
+        });
+        exposed.collect()
+    }
+
+    /// Returns the values that may be secrets, by their keys.
+    fn secrets(&self) -> Vec<(Vec<&str>, &Value)> {
+        let mut found = Vec::new();
+        for key in SECRETS {
+            found.extend(self.values.get(key).map(|value| (vec![key], value)));
+        }
+        let stores = self.values.get("stores").and_then(Value::as_dict);
+        for (name, store) in stores.into_iter().flatten() {
+            for key in STORE_SECRETS {
+                let value = store.as_dict().and_then(|store| store.get(key));
+                let path = vec!["stores", name.as_str(), key];
+                found.extend(value.map(|value| (path, value)));
+            }
+        }
+        found
+    }
+
+    /// Returns the file that gives the value of a key, if a file does.
+    fn file_of(&self, key: &[&str]) -> Option<&Path> {
+        let whole = match &self.origin {
+            ConfigLayer::File(path) => Some(path),
+            ConfigLayer::DatabaseUrl | ConfigLayer::Environment | ConfigLayer::Flags => None,
+        };
+        let separate = self.separate_files.get(&key.join("."));
+        separate.or(whole).map(PathBuf::as_path)
+    }
+}
+
+/// Returns how a sentence names a key of a layer. If its value was read from a separate file, that is
+/// the key that names this file.
+fn name_in_layer(origin: &ConfigLayer, separate_files: &SeparateFiles, key: &[&str]) -> String {
+    match key {
+        [path @ .., last] if separate_files.contains_key(&key.join(".")) => {
+            let file_key = format!("{last}_file");
+            origin.name(&[path, &[file_key.as_str()]].concat())
+        }
+        _ => origin.name(key),
+    }
 }
 
 impl Provider for Layer {
     fn metadata(&self) -> Metadata {
-        let (origin, from_files) = (self.origin.clone(), self.read_from_files.clone());
+        let (origin, separate_files) = (self.origin.clone(), self.separate_files.clone());
         let name = match self.origin {
             ConfigLayer::DatabaseUrl => PLATFORM,
             ConfigLayer::File(_) | ConfigLayer::Environment | ConfigLayer::Flags => "layer",
         };
         Metadata::named(name).interpolater(move |_: &Profile, key: &[&str]| {
-            let dotted = key.join(".");
-            match key {
-                [path @ .., last] if from_files.contains(&dotted) => {
-                    let file_key = format!("{last}_file");
-                    origin.name(&[path, &[file_key.as_str()]].concat())
-                }
-                _ => origin.name(key),
-            }
+            name_in_layer(&origin, &separate_files, key)
         })
     }
 
@@ -165,6 +214,8 @@ pub(crate) struct Layers {
     pub(crate) values: Figment,
     /// The file that the administrator's token was read from, if it was.
     pub(crate) admin_token_file: Option<PathBuf>,
+    /// A warning for each secret in a file that everybody can read.
+    pub(crate) exposed_secrets: Vec<String>,
 }
 
 /// Reads every layer, the weakest first.
@@ -177,17 +228,21 @@ pub(crate) fn read(flags: &Flags, environment: &Environment) -> Result<Layers, C
     ];
     let mut merged = Figment::new();
     let mut admin_token_file = None;
+    let mut exposed_secrets = Vec::new();
     for (origin, values) in layers {
         if let Some(file) = values.get("admin_token_file") {
             admin_token_file = file.as_str().map(PathBuf::from);
         } else if values.contains_key("admin_token") {
             admin_token_file = None;
         }
-        merged = merged.merge(with_secrets(origin, values)?);
+        let layer = with_secrets(origin, values)?;
+        exposed_secrets.extend(layer.exposed_secrets());
+        merged = merged.merge(layer);
     }
     Ok(Layers {
         values: merged,
         admin_token_file,
+        exposed_secrets,
     })
 }
 
@@ -201,16 +256,13 @@ fn file_layer(
     };
     let path = named.clone().unwrap_or_else(|| DEFAULT_FILE.into());
     let refused = |problem: String| ConfigError::new(path.display().to_string(), problem);
-    let content = match fs::read_to_string(&path) {
-        Ok(content) => content,
-        Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
-            String::new()
-        }
-        Err(error) => {
-            return Err(refused(format!(
-                "the configuration file cannot be read ({error}); correct its permissions, or the path in --config or ODOMETER_CONFIG"
-            )));
-        }
+    let is_absent = named.is_none() && matches!(path.try_exists(), Ok(false));
+    let content = match is_absent {
+        true => String::new(),
+        false => guarded_file::read_once(&path).map_err(|problem| {
+            let remedy = "correct its permissions, or the path in --config or ODOMETER_CONFIG";
+            ConfigError::new("the configuration file", format!("{problem}; {remedy}"))
+        })?,
     };
     let values = Toml::string(&content)
         .data()
@@ -322,29 +374,32 @@ pub(crate) fn gives_database_url(layers: &Figment) -> bool {
 
 /// Returns a layer in which each `<secret>_file` is replaced by the content of that file.
 fn with_secrets(origin: ConfigLayer, mut values: Dict) -> Result<Layer, ConfigError> {
-    let mut read_from_files = read_secrets_of(&mut values, &SECRETS, |key| origin.name(&[key]))?;
+    let mut separate_files = SeparateFiles::new();
+    let of_layer = read_secrets_of(&mut values, &SECRETS, |key| origin.name(&[key]))?;
+    separate_files.extend(of_layer);
     if let Some(Value::Dict(_, stores)) = values.get_mut("stores") {
         for (name, store) in stores {
             if let Value::Dict(_, store) = store {
                 let named = |key: &str| origin.name(&["stores", name, key]);
-                let of_store = read_secrets_of(store, &STORE_SECRETS, named)?;
-                read_from_files.extend(of_store.iter().map(|key| format!("stores.{name}.{key}")));
+                let of_store = read_secrets_of(store, &STORE_SECRETS, named)?.into_iter();
+                let of_store = of_store.map(|(key, file)| (format!("stores.{name}.{key}"), file));
+                separate_files.extend(of_store);
             }
         }
     }
     Ok(Layer {
         origin,
         values,
-        read_from_files,
+        separate_files,
     })
 }
 
-/// Replaces the `_file` keys of one section, and returns the keys that were read.
+/// Replaces the `_file` keys of one section, and returns the keys that were read with their files.
 fn read_secrets_of(
     values: &mut Dict,
     secrets: &[&str],
     name_of: impl Fn(&str) -> String,
-) -> Result<Vec<String>, ConfigError> {
+) -> Result<Vec<(String, PathBuf)>, ConfigError> {
     let mut read = Vec::new();
     for key in secrets {
         let file_key = format!("{key}_file");
@@ -363,10 +418,10 @@ fn read_secrets_of(
         let secret = path
             .as_str()
             .ok_or_else(|| "it must be the path of a file".to_owned())
-            .and_then(|path| reader(Path::new(path)))
-            .map_err(|problem| ConfigError::new(name, problem))?;
+            .and_then(|path| Ok((PathBuf::from(path), reader(Path::new(path))?)));
+        let (file, secret) = secret.map_err(|problem| ConfigError::new(name, problem))?;
         values.insert((*key).to_owned(), Value::from(secret));
-        read.push((*key).to_owned());
+        read.push(((*key).to_owned(), file));
     }
     Ok(read)
 }
@@ -423,8 +478,26 @@ pub(crate) fn origin_of(layers: &Figment, key: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::super::tests::File;
     use super::*;
+
+    #[test]
+    fn a_configuration_that_everybody_can_write_is_refused() {
+        let file = File::with("worker = 5\n");
+        let config = file.flags.config.clone().unwrap();
+        for (mode, is_read) in [(0o664, true), (0o646, false)] {
+            set_permissions(&config, Permissions::from_mode(mode)).unwrap();
+            let refused = file.load().err().map(|refused| refused.to_string());
+            assert_eq!(refused.is_none(), is_read, "{mode:o}: {refused:?}");
+            let said = refused.unwrap_or_default();
+            assert!(is_read || said.contains("odometer.toml can be written by"));
+        }
+    }
 
     #[test]
     fn a_broken_file_is_named_without_the_line_that_may_hold_a_secret() {

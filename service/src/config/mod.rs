@@ -13,6 +13,7 @@ mod flags;
 pub(crate) mod guarded_file;
 mod layers;
 mod log_level;
+mod secret_value;
 mod sections;
 mod stores;
 mod templates;
@@ -110,6 +111,8 @@ section! {
         admin_token_file: Option<PathBuf> = None;
         /// Who may do what. Without it, callers need no token, except for changes.
         access: Option<AccessSettings> = None;
+        /// A warning for each secret in a file that everybody can read.
+        exposed_secrets: Vec<String> = Vec::new();
     }
 }
 
@@ -139,6 +142,7 @@ impl Config {
         let Layers {
             values: layers,
             admin_token_file,
+            exposed_secrets,
         } = layers::read(flags, environment)?;
         let mut config: Self = layers.extract().map_err(|error| refused(&error))?;
         if let Some(error) = config.first_problem() {
@@ -162,6 +166,13 @@ impl Config {
         if let Some(error) = config.tls.missing(config.access.is_some()) {
             return Err(error.named(|key| name_of(&layers, key)));
         }
+        config.exposed_secrets = exposed_secrets;
+        let key_file = config.tls.key_file.as_deref();
+        if let Some(sentence) = key_file.and_then(guarded_file::exposure) {
+            let name = name_of(&layers, "tls.key_file");
+            let warning = format!("warning: {name}: {sentence}");
+            config.exposed_secrets.push(warning);
+        }
         Ok((config, layers))
     }
 
@@ -178,8 +189,16 @@ impl Config {
         warnings.collect()
     }
 
+    /// Returns the warnings about tokens and other secrets that people may learn.
+    pub(crate) fn security_warnings(&self) -> Vec<String> {
+        let short = self.short_token().into_iter();
+        let others = self.tokens_in_clear().into_iter();
+        let exposed = self.exposed_secrets.iter().cloned();
+        short.chain(others).chain(exposed).collect()
+    }
+
     /// Returns a warning if the token is so short that it can be guessed.
-    pub(crate) fn short_token(&self) -> Option<String> {
+    fn short_token(&self) -> Option<String> {
         let n_characters = self.admin_token.as_ref()?.expose().len();
         (n_characters < MIN_TOKEN).then(|| {
             format!(
