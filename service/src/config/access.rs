@@ -91,6 +91,12 @@ fn settings(section: &Map<String, Value>) -> Result<AccessSettings, ConfigError>
     if let Some(given) = section.get("issuers") {
         settings.issuers = issuers(given)?;
     }
+    if !settings.issuers.is_empty() && settings.callers_file.is_none() {
+        // Nothing else says whose a token is, so all of them would be wrong.
+        let problem = "their tokens are nobody's without a file of callers, where `subject` says \
+                       whose each token is; give access.callers_file as well";
+        return Err(ConfigError::new("issuers", problem));
+    }
     Ok(settings)
 }
 
@@ -386,7 +392,8 @@ mod tests {
     #[test]
     fn issuers_are_read_in_their_order() {
         let other = ISSUER.replace("https://a", "https://b");
-        let access = File::with(&format!("{READER}{ISSUER}{other}")).load();
+        let callers = "[access]\ncallers_file = \"callers.toml\"\n";
+        let access = File::with(&format!("{callers}{READER}{ISSUER}{other}")).load();
         let issuers = access.unwrap().access.unwrap().issuers;
         let names: Vec<&str> = issuers.iter().map(|it| it.issuer.as_str()).collect();
         assert_eq!(names, ["https://a", "https://b"]);
@@ -434,6 +441,7 @@ mod tests {
             ),
             (with(ISSUER), "[1].issuer", "issuers[0] has the same"),
             (ISSUER.repeat(17), "", "there are 17; give 16 at most"),
+            (ISSUER.to_owned(), "", "give access.callers_file as well"),
         ] {
             // A key of the section stands before the sections in it.
             let sentence = File::with(&format!("{content}{READER}")).refusal();

@@ -256,7 +256,7 @@ mod tests {
              [stores.tickets]\ndatabase = \"sqlite:tickets.db\"\ndurability = \"weak\"\n\
              [[template]]\nmatch = \"inv-*\"\nkind = \"block\"\nblock = { min = 5, hold = \"1h\" }\n\
              [[template]]\nmatch = \"*-small\"\nshare = \"misc\"\n\
-             [access]\nanonymous = \"guest\"\n\
+             [access]\nanonymous = \"guest\"\ncallers_file = \"callers.toml\"\n\
              [access.roles.guest]\ntake = [\"orders\", \"a-*\"]\n\
              [[access.issuers]]\nissuer = \"https://a\"\naudience = \"o\"\njwks_file = \"a.json\"\n",
         );

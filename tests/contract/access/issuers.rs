@@ -280,6 +280,26 @@ fn a_broken_file_of_keys_changes_nothing_and_is_told() {
 }
 
 #[test]
+fn issuers_without_a_file_of_callers_end_the_start() {
+    let folder = directory("issuers");
+    let file = |name: &str| folder.path().join(name);
+    let keys = key_set(&[&TokenSigner::ed25519("k")]);
+    std::fs::write(file("jwks.json"), keys).expect("our directory");
+    let config = format!("[access]\n{}", access(&file("jwks.json")));
+    std::fs::write(file("odometer.toml"), config).expect("our directory");
+    let options = Program::options()
+        .env("ODOMETER_CONFIG", file("odometer.toml").display())
+        .env("ODOMETER_LISTEN", "127.0.0.1:0");
+    for command in ["serve", "check"] {
+        let finished = options.run(&[command]);
+        assert_eq!(finished.code, Some(78), "{command}: {finished}");
+        for said in ["access.issuers in ", "give access.callers_file as well"] {
+            assert!(finished.errors.contains(said), "{command}: {finished}");
+        }
+    }
+}
+
+#[test]
 fn the_files_of_keys_are_checked_before_the_start() {
     let folder = directory("issuers");
     let file = |name: &str| folder.path().join(name);
