@@ -13,6 +13,9 @@ use super::token::TokenHash;
 /// does not answer from its memo.
 const MAX_VERDICTS: usize = 4096;
 
+/// The most tokens of one caller that are remembered, so that no caller takes all places.
+const MAX_OF_CALLER: usize = 512;
+
 /// The tokens that were right. A wrong token is never remembered, so it takes no place.
 #[derive(Default)]
 pub struct Verdicts(Mutex<KeptVerdicts>);
@@ -65,8 +68,11 @@ impl Verdicts {
                 ..KeptVerdicts::default()
             };
         }
-        if kept.by_token.len() >= MAX_VERDICTS && !kept.remove_ended(now) {
-            return;
+        if !kept.has_room_for(&verdict.caller) {
+            kept.remove_ended(now);
+            if !kept.has_room_for(&verdict.caller) {
+                return;
+            }
         }
         let until = verdict.until;
         kept.first_end = Some(kept.first_end.map_or(until, |first| first.min(until)));
@@ -75,15 +81,23 @@ impl Verdicts {
 }
 
 impl KeptVerdicts {
-    /// Removes the verdicts that have ended, and returns whether there were any. It looks only if
-    /// one may have ended, so a flood of tokens does not make it look again and again.
-    fn remove_ended(&mut self, now: SystemTime) -> bool {
+    /// Returns whether one more token of a caller can be remembered. The callers of a generation are
+    /// those of one file, so their addresses tell them apart. To compare these takes less time than
+    /// the verification before.
+    fn has_room_for(&self, caller: &Arc<KnownCaller>) -> bool {
+        let verdicts = self.by_token.values();
+        let of_caller = verdicts.filter(|verdict| Arc::ptr_eq(&verdict.caller, caller));
+        self.by_token.len() < MAX_VERDICTS && of_caller.count() < MAX_OF_CALLER
+    }
+
+    /// Removes the verdicts that have ended. It looks only if one may have ended, so a flood of
+    /// tokens does not make it look again and again.
+    fn remove_ended(&mut self, now: SystemTime) {
         if self.first_end.is_none_or(|first| now < first) {
-            return false;
+            return;
         }
         self.by_token.retain(|_, verdict| now < verdict.until);
         self.first_end = self.by_token.values().map(|verdict| verdict.until).min();
-        self.by_token.len() < MAX_VERDICTS
     }
 }
 
@@ -126,6 +140,29 @@ mod tests {
         verdicts.keep(hash(1), verdict(start + minute, expires), 4, start);
         assert!(is_kept(4, start) && !is_kept(4, start + minute / 2));
         assert!(!is_kept(3, start));
+    }
+
+    #[test]
+    fn a_flood_of_one_caller_leaves_places_to_the_others() {
+        let verdicts = Verdicts::default();
+        let (start, second) = (SystemTime::UNIX_EPOCH, Duration::from_secs(1));
+        let (flooding, other) = (verdict(start + second, None), verdict(start + second, None));
+        let n_kept = || verdicts.0.lock().by_token.len();
+        for n in 0..2 * MAX_VERDICTS {
+            verdicts.keep(hash(n), flooding.clone(), 0, start);
+        }
+        assert_eq!(n_kept(), MAX_OF_CALLER);
+        let token = hash(2 * MAX_VERDICTS);
+        verdicts.keep(token, other, 0, start);
+        assert!(verdicts.get(&token, 0, start).is_some());
+        // The places of tokens that have ended are given to others of the same caller.
+        let later = Verdict {
+            until: start + 9 * second,
+            ..flooding
+        };
+        verdicts.keep(token, later, 0, start + second);
+        assert!(verdicts.get(&token, 0, start + second).is_some());
+        assert_eq!(n_kept(), 1);
     }
 
     #[test]

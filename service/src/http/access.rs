@@ -133,6 +133,10 @@ impl Access {
     /// before it is compared, whether it is right or wrong. Nobody can guess the token of a caller,
     /// or sign one, so these need not wait.
     ///
+    /// So a JSON Web Token is verified before it could wait. Otherwise a few wrong ones would keep away
+    /// all right ones that come through the same proxy. If too many wrong ones wait, each further one
+    /// closes its connection, so a flood of them needs a connection for each verification.
+    ///
     /// # Errors
     /// 401 without the right token. 403 if no token would be right, or if callers need no token and
     /// the call came through a proxy. 503 if too many tokens of the address wait, or if too many

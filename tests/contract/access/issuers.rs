@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 use super::{ADMIN, Roles, get, post, refused, replace};
 use crate::support::token_signer::{
@@ -180,6 +181,42 @@ fn a_signature_that_is_not_checked_is_found_out() {
         let options = Program::options().without_guards("signature-unchecked");
         let taken = forgeries_that_took_a_number(options).await;
         assert_eq!(taken, ["another key", "other claims", "no signature"]);
+    });
+}
+
+#[test]
+fn after_many_forged_tokens_a_right_one_that_is_new_does_not_wait() {
+    run(async {
+        let (signer, forger) = (TokenSigner::es256("k"), TokenSigner::es256("k"));
+        let issued = Issued::start(Program::options(), &[&signer]).await;
+        let forged = forger.token(&claims());
+        for _ in 0..10 {
+            assert_eq!(issued.status(&forged).await, 401);
+        }
+        let started = Instant::now();
+        assert_eq!(issued.status(&forged).await, 401);
+        assert!(
+            started.elapsed() >= Duration::from_secs(1),
+            "it did not wait"
+        );
+        // As many forged tokens wait as may wait at once. Right ones are answered meanwhile.
+        let waiting: Vec<_> = (0..8)
+            .map(|_| {
+                let (client, forged) = (issued.roles.client(), forged.clone());
+                tokio::spawn(async move { post(&client, &forged, NEXT).await.status })
+            })
+            .collect();
+        let mut n_answered = 0;
+        while !waiting.iter().all(JoinHandle::is_finished) {
+            let mut claims = claims();
+            claims["jti"] = json!(n_answered);
+            assert_eq!(issued.status(&signer.token(&claims)).await, 200);
+            n_answered += 1;
+        }
+        for forged in waiting {
+            assert_eq!(forged.await.expect("a reply"), 401);
+        }
+        assert!(n_answered >= 5, "vacuous: {n_answered}");
     });
 }
 

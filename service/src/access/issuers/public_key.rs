@@ -4,6 +4,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::Value;
 
+use super::signature::is_on_p256;
 use crate::access::token;
 
 /// The bits that the modulus of an RSA key may have. Ring verifies with no other key.
@@ -102,6 +103,9 @@ impl PublicKey {
         let mut point = vec![UNCOMPRESSED];
         point.extend(coordinate(key, "x")?);
         point.extend(coordinate(key, "y")?);
+        if !is_on_p256(&point) {
+            return Err("`x` and `y` are no point of P-256".to_owned());
+        }
         Ok(Self::P256 { point })
     }
 

@@ -8,7 +8,9 @@ use jsonwebtoken::errors::{Error, ErrorKind, new_error};
 use jsonwebtoken::signature::{Error as SignatureError, Verifier};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey};
 use odometer_process::faults::{self, Fault};
+use ring::agreement::{self, ECDH_P256, EphemeralPrivateKey};
 use ring::error::Unspecified;
+use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
     UnparsedPublicKey,
@@ -42,6 +44,19 @@ fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerif
         algorithm: *algorithm,
         key: key.clone(),
     }))
+}
+
+/// Returns whether a point, written with both coordinates, is on P-256.
+///
+/// ring has no function for this question. But it asks it of a point before it agrees on a secret
+/// with the owner of the point (NIST SP 800-56A, section 5.6.2.3). Nothing else about a point can
+/// fail, as the order of the curve is prime.
+pub(super) fn is_on_p256(point: &[u8]) -> bool {
+    let private = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new());
+    private.is_ok_and(|private| {
+        let point = agreement::UnparsedPublicKey::new(&ECDH_P256, point);
+        agreement::agree_ephemeral(private, &point, |_secret| ()).is_ok()
+    })
 }
 
 /// Refuses to sign: the service makes no tokens.

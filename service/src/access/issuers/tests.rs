@@ -311,6 +311,7 @@ fn a_file_of_keys_that_is_of_no_use_is_refused_with_the_reason() {
     let (zeros, one) = ("A".repeat(43), format!("AQ{}IA", "A".repeat(39)));
     let minus_one = format!("7P{}38", "_".repeat(39));
     let many: Vec<Value> = (0..65).map(|_| json!({})).collect();
+    let other = TokenSigner::es256("other").public_key();
     for (text, said) in [
         ("{".to_owned(), "not a JSON Web Key Set"),
         ("[]".to_owned(), "a list `keys`"),
@@ -328,6 +329,8 @@ fn a_file_of_keys_that_is_of_no_use_is_refused_with_the_reason() {
         (with(&p256, "x", json!(5)), "`x` is not a text"),
         (with(&p256, "y", json!("AAAA")), "`y` has 3 bytes"),
         (with(&p256, "x", json!("a+b")), "`x` is not a text"),
+        (with(&p256, "x", other["y"].clone()), "no point of P-256"),
+        (with(&p256, "y", json!(zeros)), "no point of P-256"),
         (with(&p256, "d", json!("AAAA")), "secret part, `d`"),
         (secret_of_other_use.to_string(), "secret part, `d`"),
         (shared_secret.to_string(), "secret part, `k`"),
