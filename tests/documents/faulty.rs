@@ -39,8 +39,8 @@ pub(super) struct Faulty {
     stalled: Program,
     /// A replica with actors that panic and with a wrong clock.
     troubled: Program,
-    /// A replica on a database of its own, which fails over, and its files: of its token, of a caller
-    /// that has expired, and of its certificate, which soon expires.
+    /// A replica on a database of its own, which fails over, and its files. One of its callers has
+    /// expired, and its certificate soon expires.
     fenced: (Program, TestDatabase, TlsFiles),
     /// The authority of this certificate.
     authority: Arc<TestAuthority>,

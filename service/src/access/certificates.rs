@@ -57,9 +57,9 @@ impl ListenerTls {
     /// Reads the files.
     ///
     /// # Errors
-    /// A sentence that names the key, the file and what is wrong: it cannot be read or is no regular
-    /// file, everybody may write to it, or it cannot be used. The sentence never repeats anything of
-    /// the private key.
+    /// A sentence that names the key, the file and what is wrong. The file cannot be read, is no
+    /// regular file, cannot be used, or everybody may write to it. The sentence never repeats anything
+    /// of the private key.
     pub fn read(files: &CertificateFiles) -> Result<Self, String> {
         Self::of(files, &Contents::read(files)?)
     }

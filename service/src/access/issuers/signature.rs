@@ -48,9 +48,9 @@ fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerif
 
 /// Returns whether a point, written with both coordinates, is on P-256.
 ///
-/// ring has no function for this question. But it asks it of a point before it agrees on a secret
-/// with the owner of the point (NIST SP 800-56A, section 5.6.2.3). Nothing else about a point can
-/// fail, as the order of the curve is prime.
+/// ring has no function that answers this. But to agree on a secret with somebody, it checks the
+/// point of the other side (NIST SP 800-56A, section 5.6.2.3). A point on the curve cannot fail after
+/// that, because the order of the curve is prime.
 pub(super) fn is_on_p256(point: &[u8]) -> bool {
     let private = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new());
     private.is_ok_and(|private| {
