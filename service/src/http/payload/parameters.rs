@@ -62,7 +62,8 @@ pub(crate) struct NextQuery {
     #[param(value_type = Option<bool>)]
     pub(crate) ids: bool,
     /// `true` says that you mean a call for a larger share of what is left than your role takes at
-    /// once. It needs the right `define`. Without it, `false`.
+    /// once. It needs the right `define`. If the service has no roles, it is ignored. Without it,
+    /// `false`.
     #[param(value_type = Option<bool>)]
     pub(crate) confirm: bool,
 }
@@ -89,7 +90,8 @@ pub(crate) struct BlocksQuery {
     #[param(value_type = Option<values::Period>)]
     pub(crate) period: Option<Period>,
     /// `true` says that you mean a call for a larger share of what is left than your role takes at
-    /// once. It needs the right `define`. Without it, `false`.
+    /// once. It needs the right `define`. If the service has no roles, it is ignored. Without it,
+    /// `false`.
     #[param(value_type = Option<bool>)]
     pub(crate) confirm: bool,
 }
