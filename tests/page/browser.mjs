@@ -156,6 +156,19 @@ export function tooPale(page) {
   });
 }
 
+/** Where a secret is that the page has to keep in its memory alone. */
+export async function leaks(page, secret) {
+  const places = await page.evaluate(() => ({
+    'the local storage': JSON.stringify({ ...localStorage }),
+    'the session storage': JSON.stringify({ ...sessionStorage }),
+    'a cookie': document.cookie,
+    'the history': JSON.stringify(history.state),
+    'the address': location.href,
+    'the document': document.documentElement.outerHTML,
+  }));
+  return Object.entries(places).filter(([, text]) => text.includes(secret)).map(([place]) => place);
+}
+
 /** Whether one sees where the keyboard is. */
 export function focusIsSeen(page) {
   return page.evaluate(() => {

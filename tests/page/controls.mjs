@@ -1,5 +1,5 @@
 // What the other steps look for is found where it is: each fault is planted, and has to be noticed.
-import { Window, check, focusIsSeen, tooPale, tooWide, until } from './browser.mjs';
+import { Window, check, focusIsSeen, leaks, tooPale, tooWide, until } from './browser.mjs';
 
 export async function controls(browser, base) {
   const planted = {
@@ -30,6 +30,7 @@ export async function controls(browser, base) {
   }
   await foreign(browser, base);
   await looks(browser, base);
+  await secrets(browser, base);
 }
 
 /** The policy keeps the page from asking elsewhere; without it, it is the driver that notices. */
@@ -62,4 +63,23 @@ async function looks(browser, base) {
   check(!(await focusIsSeen(page)), 'a focus that nobody sees was not found');
   console.log('found: a focus that nobody sees');
   await window.close();
+}
+
+async function secrets(browser, base) {
+  const window = await Window.open(browser, base);
+  const { page } = window;
+  check((await leaks(page, 'planted')).length === 0, 'a secret before one is planted');
+  for (const [place, plant] of Object.entries({
+    'the local storage': () => localStorage.setItem('a', 'planted'),
+    'the session storage': () => sessionStorage.setItem('a', 'planted'),
+    'a cookie': () => { document.cookie = 'a=planted'; },
+    'the history': () => history.replaceState('planted', ''),
+    'the address': () => { location.hash = '#planted'; },
+    'the document': () => { document.getElementById('version').title = 'planted'; },
+  })) {
+    await page.evaluate(plant);
+    check((await leaks(page, 'planted')).includes(place), `a secret in ${place} was not found`);
+  }
+  await window.close();
+  console.log('found: a secret in each place where it can be kept');
 }

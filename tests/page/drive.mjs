@@ -4,6 +4,7 @@
 //
 // Where something has to be done to what the service stands on, it writes `ask: …` and waits for a line.
 import { createInterface } from 'node:readline';
+import { anonymous, roles } from './access.mjs';
 import { answers } from './answers.mjs';
 import { beginning } from './beginning.mjs';
 import { withBrowser } from './browser.mjs';
@@ -12,11 +13,11 @@ import { lists } from './lists.mjs';
 import { operators } from './operators.mjs';
 import { outage } from './outage.mjs';
 import { pictures } from './pictures.mjs';
-import { closed, roles, token } from './token.mjs';
+import { closed, token } from './token.mjs';
 import { tour } from './tour.mjs';
 
 const [stage, base, directory] = process.argv.slice(2);
-const stages = { answers, beginning, closed, controls, lists, operators, outage, pictures, roles, token, tour };
+const stages = { anonymous, answers, beginning, closed, controls, lists, operators, outage, pictures, roles, token, tour };
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function asked(what) {

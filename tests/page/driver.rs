@@ -13,10 +13,11 @@ use tokio::{
 
 use crate::support::{directory, keeper, npm};
 
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     "package.json",
     "package-lock.json",
     "drive.mjs",
+    "access.mjs",
     "answers.mjs",
     "appearance.mjs",
     "beginning.mjs",

@@ -47,7 +47,7 @@ fn the_page_is_served_under_a_strict_policy() {
                 }
             }
         }
-        assert_eq!(n_seen, 25, "{files:?}");
+        assert_eq!(n_seen, 27, "{files:?}");
     });
 }
 

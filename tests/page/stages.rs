@@ -2,10 +2,13 @@
 
 use std::{path::Path, time::Duration};
 
+use odometer::access::token::{hash, to_hex};
 use serde_json::{Value, json};
 
 use super::driver::{drive, drive_alone};
-use crate::support::{Backend, Client, Link, Program, Proxy, Server, TestDatabase, run, settings};
+use crate::support::{
+    Backend, Client, Link, Options, Program, Proxy, Server, TestDatabase, directory, run, settings,
+};
 
 const TOKEN: &str = "a-token-of-the-test";
 /// How long the load runs before the pictures, which show its last minutes.
@@ -177,23 +180,67 @@ fn a_change_asks_for_the_token() {
 fn who_looks_is_asked_for_a_token_if_there_are_roles() {
     run(async {
         let database = TestDatabase::prepared(Backend::Sqlite).await;
-        let program = Program::options()
-            .database(&database.url)
-            .env("ODOMETER_ADMIN_TOKEN", TOKEN)
-            .env("ODOMETER_ACCESS__ROLES__TAKER__TAKE", "*")
+        let folder = directory("access");
+        let callers = folder.path().join("callers.toml");
+        let program = with_roles(&database, &callers).start_ready().await;
+        let bearer = format!("Bearer {TOKEN}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ];
+        let client = program.client();
+        for (method, path, status) in [
+            (reqwest::Method::POST, "/v1/sequences/orders/next", 200),
+            (reqwest::Method::PUT, "/v1/sequences/imports", 201),
+        ] {
+            let body = Some(b"{}".to_vec());
+            let reply = client.send(method, path, &headers, body).await;
+            assert_eq!(reply.expect("a reply").status, status, "{path}");
+        }
+        let done = drive("roles", &program.url(), Path::new("."), async |wanted| {
+            assert_eq!(wanted, "the token withdrawn");
+            let rest = section("billing", "biller");
+            std::fs::write(&callers, rest).expect("our directory");
+            program.hang_up();
+        })
+        .await;
+        assert_eq!(done.n("ask: "), 1);
+        assert_eq!(done.n("step: "), 12);
+    });
+}
+
+#[test]
+fn who_may_look_without_a_token_can_give_one() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let folder = directory("access");
+        let program = with_roles(&database, &folder.path().join("callers.toml"))
+            .env("ODOMETER_ACCESS__ANONYMOUS", "reader")
             .start_ready()
             .await;
-        let bearer = format!("Bearer {TOKEN}");
-        let headers = [("authorization", bearer.as_str())];
-        let path = "/v1/sequences/orders/next";
-        let client = program.client();
-        let taken = client
-            .send(reqwest::Method::POST, path, &headers, None)
-            .await;
-        assert_eq!(taken.expect("a reply").status, 200);
-        let done = drive_alone("roles", &program.url()).await;
+        let done = drive_alone("anonymous", &program.url()).await;
         assert_eq!(done.n("step: "), 2);
     });
+}
+
+/// Returns a program with a role that may only look, and one that may only take. Each has a caller.
+fn with_roles(database: &TestDatabase, callers: &Path) -> Options {
+    let sections = section("report", "reader") + &section("billing", "biller");
+    std::fs::write(callers, sections).expect("our directory");
+    Program::options()
+        .database(&database.url)
+        .env("ODOMETER_ADMIN_TOKEN", TOKEN)
+        .env("ODOMETER_ACCESS__CALLERS_FILE", callers.display())
+        .env("ODOMETER_ACCESS__ROLES__READER__LOOK", "*")
+        .env("ODOMETER_ACCESS__ROLES__BILLER__TAKE", "orders,invoice-*")
+        .env("ODOMETER_ACCESS__ROLES__BILLER__NUMBERS", "5k/s")
+}
+
+/// Returns the section of a caller in the file of callers. Its token is the one of `access.mjs`.
+fn section(caller: &str, role: &str) -> String {
+    let token = format!("odo_{caller:0<43}");
+    let digits = to_hex(&hash(&token).expect("it has the form of a token"));
+    format!("[{caller}]\nrole = \"{role}\"\nsha256 = [\"{digits}\"]\n")
 }
 
 /// Negative control of all stages: each check finds the fault that it looks for.
@@ -207,7 +254,7 @@ fn what_is_wrong_on_the_page_is_noticed() {
             .await;
         take(&program.client(), "orders", 1).await;
         let done = drive_alone("controls", &program.url()).await;
-        assert_eq!(done.n("found: "), 11);
+        assert_eq!(done.n("found: "), 12);
     });
 }
 
@@ -225,7 +272,7 @@ fn the_page_pictures_can_be_drawn() {
         if is_renewed {
             tokio::time::sleep(PICTURED).await;
         }
-        let place = crate::support::directory("pictures");
+        let place = directory("pictures");
         let pictures = settings::repository().join("docs/pictures");
         let target = if is_renewed { &*pictures } else { place.path() };
         let done = drive("pictures", &program.url(), target, async |_| {}).await;

@@ -1,5 +1,5 @@
 // Changes on a listener that is not loopback: with a token, and where there is none to know.
-import { Window, check, until } from './browser.mjs';
+import { Window, check, leaks, until } from './browser.mjs';
 import { at, hold, looks, row } from './places.mjs';
 
 const TOKEN = 'a-token-of-the-test';
@@ -36,8 +36,8 @@ export async function token(browser, base) {
     await page.getByText('Nothing below 50 is issued any more here').waitFor();
     await raise(page, '60');
     await page.getByText('Nothing below 60 is issued any more here').waitFor();
-    const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href]));
-    check(!kept.includes(TOKEN), `kept: ${kept}`);
+    const found = await leaks(page, TOKEN);
+    check(found.length === 0, `the token is in ${found}`);
     await page.getByRole('button', { name: 'Take a number' }).click();
     await page.locator('.number-taken').waitFor();
     const withToken = new Set(sent.filter(([, token]) => token !== undefined).map(([path]) => path));
@@ -102,26 +102,5 @@ export async function closed(browser, base) {
     await page.locator('.action .error').getByText(/set `ODOMETER_ADMIN_TOKEN`/).waitFor();
     check((await page.getByRole('dialog').count()) === 0, 'it asks all the same');
   }, [/status of 403/]);
-  await window.close();
-}
-
-/** The service has roles, and shows nothing without the token above. */
-export async function roles(browser, base) {
-  const window = await Window.open(browser, base);
-  await window.step('who looks is asked for a token once, and again after a wrong one', async (page) => {
-    await offer(page, 'wrong');
-    await page.getByRole('dialog').getByRole('alert').getByText(/token of a caller/).waitFor();
-    await offer(page, TOKEN);
-    await row(page, 'orders').waitFor();
-    await looks(page, 2);
-    check((await page.getByRole('dialog').count()) === 0, 'it is asked for again');
-  }, [/status of 401/]);
-  await window.step('who gives none is not asked at each look', async (page) => {
-    await page.reload();
-    await page.getByRole('dialog', { name: 'Token' }).getByRole('button', { name: 'Cancel' }).click();
-    await page.getByText(/token of a caller/).first().waitFor();
-    await looks(page, 2);
-    check((await page.getByRole('dialog').count()) === 0, 'it asks at each look');
-  }, [/status of 401/]);
   await window.close();
 }

@@ -44,10 +44,12 @@ assets! {
     "page.css", "text/css; charset=utf-8", "page.css";
     "icon.svg", "image/svg+xml", "icon.svg";
     "main.js", JAVASCRIPT, "main.js";
+    "access.js", JAVASCRIPT, "access.js";
     "api.js", JAVASCRIPT, "api.js";
     "format.js", JAVASCRIPT, "format.js";
     "dom.js", JAVASCRIPT, "dom.js";
     "words.js", JAVASCRIPT, "words.js";
+    "caller.js", JAVASCRIPT, "caller.js";
     "notices.js", JAVASCRIPT, "notices.js";
     "overview.js", JAVASCRIPT, "overview.js";
     "live.js", JAVASCRIPT, "live.js";

@@ -16,6 +16,7 @@ export function take(name, period, done) {
       taken.id === taken.value ? null : h('p', { class: 'muted' }, `Value ${taken.value}`, taken.period === null ? null : `, period ${taken.period}`),
     ];
   });
+  made.form.classList.add('takes');
   made.form.append(h('p', { class: 'muted' }, 'It is yours for good: nobody gets it again.'), made.button, made.result);
   return made.form;
 }
@@ -64,6 +65,7 @@ export function raise(name, presentPeriod, done) {
       ? `Nothing below ${raised.floor} is issued any more here${of}; everywhere by ${clock(new Date(raised.everywhere_by))}.`
       : `Its floor${of} is ${raised.floor} already, and never falls.`);
   });
+  made.form.classList.add('defines');
   made.form.append(h('div', { class: 'field' },
     h('div', {}, h('label', { for: 'floor' }, 'Issue nothing below'), ' ', meaning('Floor')),
     h('div', { class: 'beside' }, input, made.button)), made.result);

@@ -8,6 +8,10 @@ export const SOON_MS = 4000;
 
 /** The token that calls show: here and nowhere else, gone when the page is closed. */
 let token = null;
+/** How often another token, or none, took its place. */
+let nChanges = 0;
+/** Whether the last token is shown no more because the service refused it. */
+let isRefused = false;
 
 /** The service said no, in its own words. */
 export class Refusal extends Error {
@@ -34,8 +38,20 @@ export function report(error) {
   }
 }
 
+/** Has all calls from now on show this token. */
 export function useToken(given) {
+  replaceToken(given, false);
+}
+
+function replaceToken(given, isRefusedNow) {
   token = given;
+  nChanges += 1;
+  isRefused = isRefusedNow;
+}
+
+/** What the page knows of the token: how often it changed, whether calls show one, and whether the last one was refused. */
+export function tokenNow() {
+  return { nChanges, isShown: token !== null, isRefused };
 }
 
 /** Whether a token can be sent: headers of HTTP are of these characters. */
@@ -43,14 +59,17 @@ export function canBeSent(given) {
   return /^[\x20-\x7e]+$/.test(given);
 }
 
-/** Reads what is at `path`, or sends `body` there, and shows the token if one was given. */
-export async function call(path, { method = 'GET', body, headers: given = {}, patience = PATIENCE_MS } = {}) {
+/**
+ * Reads what is at `path`, or sends `body` there, and shows the token if one was given.
+ * A token that is refused is shown no more: wrong tokens are counted, and the page looks each second.
+ */
+export async function call(path, { method = 'GET', body, headers: given = {}, patience = PATIENCE_MS, token: shown = token } = {}) {
   const headers = { Accept: 'application/json', ...given };
   if (body !== undefined) {
     headers['Content-Type'] = 'application/json';
   }
-  if (token !== null) {
-    headers.Authorization = `Bearer ${token}`;
+  if (shown !== null) {
+    headers.Authorization = `Bearer ${shown}`;
   }
   // Made here, so that what is wrong with it is not taken for a silent replica.
   const request = new Request(path, {
@@ -77,6 +96,9 @@ export async function call(path, { method = 'GET', body, headers: given = {}, pa
     throw new Unreachable(method, response.status);
   }
   if (!response.ok) {
+    if (response.status === 401 && shown !== null && shown === token) {
+      replaceToken(null, true);
+    }
     throw new Refusal(response.status, answer);
   }
   return answer;
@@ -97,6 +119,9 @@ function parsed(text) {
 
 /** Where the page asks what a new sequence should be. */
 export const CREATION = '#/new';
+
+/** Where the page says who the caller is. */
+export const CALLER = '#/me';
 
 /** Where the guide is. */
 export const GUIDE = 'docs/';

@@ -1,6 +1,7 @@
 // A new sequence: what it should be, what that gives, and the question whether to create it.
 
 import { Refusal, linkTo, pathOf } from './api.js';
+import { lacking } from './caller.js';
 import { action, ask, withToken } from './dialog.js';
 import { h, instead } from './dom.js';
 import { count, duration, end } from './format.js';
@@ -64,7 +65,7 @@ export function creation() {
     node: h('div', { class: 'stack narrow' },
       h('nav', { class: 'back', 'aria-label': 'Back' }, h('a', { href: '#/' }, '← All sequences')),
       h('h1', {}, 'New sequence'),
-      h('section', { class: 'card', 'aria-label': 'What it should be' }, instead(), h('div', { class: 'changes' }, made.form))),
+      h('section', { class: 'card', 'aria-label': 'What it should be' }, instead(), lacking('define'), h('div', { class: 'changes defines' }, made.form))),
     async refresh() {},
     refused() {},
   };

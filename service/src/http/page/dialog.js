@@ -48,6 +48,11 @@ export function ask({ title, words, error, field, yes, isGrave = false }) {
   });
 }
 
+/** Why a text can be no token; null if it can be one. */
+export function wrongToken(given) {
+  return canBeSent(given) ? null : 'A token is of letters, digits and signs of ASCII.';
+}
+
 /** Makes a call; if it needs a token, or another one, asks for it, unless `place` is gone by then. */
 export async function withToken(place, path, options) {
   let error = null;
@@ -64,7 +69,7 @@ export async function withToken(place, path, options) {
         error: error ? refusal.message : null,
         field: {
           label: 'Token', type: 'password', autocomplete: 'new-password',
-          wrong: (given) => (canBeSent(given) ? null : 'A token is of letters, digits and signs of ASCII.'),
+          wrong: wrongToken,
         },
         yes: 'Go on',
       });

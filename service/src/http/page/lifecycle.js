@@ -13,6 +13,7 @@ export function lifecycle(name, refreshSeconds, done) {
   const elsewhere = () => `on the other replicas within ${duration(refreshSeconds())}`;
   const made = action('', 'quiet', () => (isRetired ? restored() : retired()));
   const words = h('p', { class: 'muted' });
+  made.form.classList.add('defines');
   made.form.prepend(words, made.button, made.result);
 
   async function retired() {

@@ -1,8 +1,9 @@
 // Which view is shown, how often it is refreshed, and what is said above all of them.
 
-import { Refusal, SOON_MS, Unreachable, call } from './api.js';
+import { access } from './access.js';
+import { Refusal, SOON_MS, Unreachable, call, tokenNow } from './api.js';
+import { askCaller, lackedRights } from './caller.js';
 import { creation } from './creation.js';
-import { withToken } from './dialog.js';
 import { arrange, put, set } from './dom.js';
 import { ago, moment } from './format.js';
 import { noteNodes, notesOf, shortestReserve, storesAway } from './notices.js';
@@ -14,16 +15,24 @@ const BETWEEN_LOOKS_MS = 1000;
 const main = document.getElementById('main');
 const notices = document.getElementById('notices');
 const replica = document.getElementById('replica');
+const who = document.getElementById('caller');
 const status = document.getElementById('status');
 
-/** What all views know of this replica; `version` is the one that this page came with. */
-const seen = { replica: null, version: null, databaseUp: true, shortest: null, lostAt: null, refusal: null };
+/**
+ * What all views know of this replica and of its caller; `version` is the one that this page came with.
+ * `isShut` says that the service shows nothing to this caller.
+ */
+const seen = {
+  replica: null, version: null, databaseUp: true, shortest: null, lostAt: null, refusal: null,
+  caller: null, hasRoles: false, isShut: false,
+};
 const askShortest = shortestReserve();
 const noted = noteNodes();
+/** What stands in place of the view while the service shows nothing. */
+const entrance = access(seen, look);
 let view = null;
 let looking = false;
 let lookAgain = false;
-let declined = false;
 
 function route() {
   const path = location.hash.replace(/^#\/?/, '');
@@ -35,6 +44,9 @@ function route() {
   }
   if (parts[0] === 'new') {
     return { title: 'New sequence', make: () => creation() };
+  }
+  if (parts[0] === 'me') {
+    return { title: 'Who you are', make: () => access(seen, look) };
   }
   return { title: '', make: () => overview(seen, look) };
 }
@@ -53,6 +65,9 @@ function show() {
   view?.stop?.();
   view = wanted.make();
   document.title = wanted.title ? `${wanted.title} · Odometer` : 'Odometer';
+  if (seen.isShut) {
+    return;
+  }
   main.replaceChildren(view.node);
   if (!isFirst) {
     main.focus({ preventScroll: true });
@@ -78,15 +93,24 @@ async function look() {
   }
 }
 
+/** Not while nobody sees the page, nor while the service would refuse it all again. */
+function lookIfUseful() {
+  if (!document.hidden && (!seen.isShut || seen.lostAt)) {
+    look();
+  }
+}
+
 async function lookOnce(current) {
+  const { nChanges } = tokenNow();
   try {
-    const options = { patience: SOON_MS };
-    const known = await (declined ? call('v1/replica', options) : withToken(main, 'v1/replica', options));
+    await askCaller(seen);
+    const known = await call('v1/replica', { patience: SOON_MS });
     if (typeof known.holder !== 'string' || !Array.isArray(known.stores)) {
       throw new Unreachable('GET', 200);
     }
     seen.replica = known;
-    set(document.body, 'data-shows-only', known.shows_only ? '' : null);
+    shut(false);
+    showRights();
     seen.version ??= known.version;
     seen.databaseUp = known.stores.flatMap((store) => store.databases).some((database) => database.up);
     await Promise.all([
@@ -95,14 +119,54 @@ async function lookOnce(current) {
     ]);
     heard(null);
   } catch (error) {
-    // Who gives no token is not asked again at the next look.
-    declined ||= error instanceof Refusal && error.status === 401;
-    heard(error);
-    if (!seen.lostAt && !seen.refusal) {
-      current.refused(error);
+    if (tokenNow().nChanges !== nChanges) {
+      // Without a token that was refused, there may still be something to see.
+      lookAgain = true;
+      return;
+    }
+    if (isForOthers(error)) {
+      heard(null);
+      showRights();
+      shut(true);
+    } else {
+      heard(error);
+      if (!seen.lostAt && !seen.refusal) {
+        current.refused(error);
+      }
     }
   }
   showReplica();
+}
+
+/** Whether the service shows nothing to this caller, and would to another one. */
+function isForOthers(error) {
+  return error instanceof Refusal && (error.status === 401 || (error.status === 403 && seen.caller !== null));
+}
+
+/** Puts the entrance in place of the view, or the view back, with all that was written there. */
+function shut(isShutNow) {
+  const isAnother = seen.isShut !== isShutNow;
+  seen.isShut = isShutNow;
+  if (isShutNow) {
+    entrance.refresh();
+  }
+  if (isAnother) {
+    main.replaceChildren((isShutNow ? entrance : view).node);
+    (isShutNow ? entrance : main).focus({ preventScroll: true });
+  }
+}
+
+/** Says who calls, and has the style leave out what this caller cannot do here. */
+function showRights() {
+  const showsOnly = seen.replica?.shows_only === true;
+  const lacked = showsOnly ? [] : lackedRights(seen.caller);
+  set(document.body, 'data-shows-only', showsOnly ? '' : null);
+  set(document.body, 'data-roles', seen.hasRoles ? '' : null);
+  set(document.body, 'data-lacks', lacked.length === 0 ? null : lacked.join(' '));
+  const name = seen.caller?.caller ?? null;
+  who.hidden = name === null;
+  put(who, name);
+  set(who, 'aria-label', name === null ? null : `You are ${name}`);
 }
 
 /** What the last look ended with: null where all was answered. */
@@ -121,12 +185,15 @@ function showReplica() {
   const [state, word] = standing(known);
   set(status, 'data-state', state);
   put(status, word);
-  arrange(notices, noted(notesOf(seen)));
+  arrange(notices, noted(seen.isShut && !seen.lostAt ? [] : notesOf(seen)));
 }
 
 function standing(known) {
   if (seen.lostAt) {
     return ['bad', 'No connection'];
+  }
+  if (seen.isShut) {
+    return ['wait', 'Token needed'];
   }
   if (seen.refusal) {
     return ['bad', 'Not known'];
@@ -174,6 +241,6 @@ document.querySelector('.skip').addEventListener('click', (event) => {
   event.preventDefault();
   main.focus();
 });
-document.addEventListener('visibilitychange', () => document.hidden || look());
-setInterval(() => document.hidden || look(), BETWEEN_LOOKS_MS);
+document.addEventListener('visibilitychange', lookIfUseful);
+setInterval(lookIfUseful, BETWEEN_LOOKS_MS);
 show();

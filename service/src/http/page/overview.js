@@ -48,7 +48,7 @@ export function overview(seen, look) {
       h('div', { class: 'tools' },
         h('div', { class: 'field' }, h('label', { for: 'filter' }, 'Filter by name'), filter),
         h('div', { class: 'field' }, h('label', { for: 'sort' }, 'Sort by'), sort),
-        h('button', { type: 'button', class: 'quiet changes', onclick: () => { location.hash = CREATION; } }, 'New sequence'))),
+        h('button', { type: 'button', class: 'quiet changes defines', onclick: () => { location.hash = CREATION; } }, 'New sequence'))),
     problem, table.node, empty, more);
 
   const node = h('div', { class: 'stack' },

@@ -2,6 +2,7 @@
 
 import { CREATION, Refusal, SOON_MS, call, linkTo, pathOf, report, withQuery } from './api.js';
 import { explain, raise, take } from './actions.js';
+import { lacking } from './caller.js';
 import { TIMES, chart } from './chart.js';
 import { definitionOf } from './definition.js';
 import { chips, h, instead, put } from './dom.js';
@@ -50,7 +51,7 @@ export function sequence(seen, name, period, look) {
     now.node,
     minutes,
     h('div', { class: 'columns' },
-      h('section', { class: 'card', 'aria-labelledby': 'actions' }, h('h2', { id: 'actions' }, 'Actions'), instead(), h('div', { class: 'changes stack' }, actions, life.node)),
+      h('section', { class: 'card', 'aria-labelledby': 'actions' }, h('h2', { id: 'actions' }, 'Actions'), instead(), lacking('take'), lacking('define'), h('div', { class: 'changes stack' }, actions, life.node)),
       question),
     h('section', { class: 'card', 'aria-labelledby': 'journal' },
       h('h2', { id: 'journal' }, 'Blocks of all replicas'), words, blocks.node, noBlocks),
@@ -157,7 +158,7 @@ export function sequence(seen, name, period, look) {
         h('p', { role: 'status' }, `There is no sequence “${name}”.`),
         refusal.suggestions.length === 0 ? '' : h('p', { class: 'suggestions' }, 'Did you mean ',
           ...refusal.suggestions.flatMap((other, n) => [n === 0 ? '' : ' or ', h('a', { href: linkTo(other) }, other)]), '?'),
-        h('p', { class: 'muted' }, 'If the name is right, you can ', h('a', { href: CREATION }, 'create a new sequence'), '.'));
+        h('p', { class: 'muted defines' }, 'If the name is right, you can ', h('a', { href: CREATION }, 'create a new sequence'), '.'));
     }
   }
 
