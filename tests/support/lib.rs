@@ -69,7 +69,7 @@ pub use server::{ACCOUNT, PASSWORD, Server};
 pub use standby::{SecondStandby, Standby};
 pub use test_authority::{SignedCertificate, TestAuthority};
 pub use tls_client::{HOST, SecureConnection, TlsCaller, TlsFiles, operations};
-pub use tls_records::{RecordConnection, part_of_hello};
+pub use tls_records::{RecordConnection, hello, part_of_certificates, part_of_hello};
 pub use workers::Lease;
 
 /// How long the threads of a test may take to end after the test.

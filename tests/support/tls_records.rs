@@ -1,12 +1,16 @@
 //! Writes records of TLS 1.3 that no library would send.
 
 use std::io;
+use std::sync::Arc;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use rustls::ConnectionTrafficSecrets;
+use rustls::{
+    ClientConfig, ClientConnection, ConnectionTrafficSecrets, RootCertStore,
+    SupportedProtocolVersion, crypto::ring as provider,
+};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
-use super::{TestAuthority, TlsCaller};
+use super::{HOST, TestAuthority, TlsCaller};
 
 /// The type of a record with a message of a handshake, and that of every record that is encrypted
 /// (RFC 8446, section 5.1).
@@ -18,6 +22,7 @@ const MAX_RECORD: usize = 16 * 1024;
 
 /// The types of messages of a handshake (RFC 8446, section 4).
 const CLIENT_HELLO: u8 = 1;
+const CERTIFICATE: u8 = 11;
 const KEY_UPDATE: u8 = 24;
 
 /// A connection by TLS 1.3 whose handshake is done.
@@ -89,7 +94,33 @@ impl RecordConnection {
 
 /// Returns `n` bytes of a first message that never ends, in records that are not encrypted.
 pub fn part_of_hello(n: usize) -> Vec<u8> {
-    let message = part_of_message(CLIENT_HELLO, n);
+    in_records(&part_of_message(CLIENT_HELLO, n))
+}
+
+/// Returns `n` bytes of certificates that never end, as TLS 1.2 has them: in records that are not
+/// encrypted.
+pub fn part_of_certificates(n: usize) -> Vec<u8> {
+    in_records(&part_of_message(CERTIFICATE, n))
+}
+
+/// Returns a whole first message of this version, in records that are not encrypted. It offers the
+/// protocols `alpn`.
+pub fn hello(version: &'static SupportedProtocolVersion, alpn: Vec<Vec<u8>>) -> Vec<u8> {
+    let config = ClientConfig::builder_with_provider(Arc::new(provider::default_provider()))
+        .with_protocol_versions(&[version])
+        .expect("the version is known");
+    let mut config = config
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    config.alpn_protocols = alpn;
+    let host = HOST.try_into().expect("the name of a host");
+    let mut caller = ClientConnection::new(Arc::new(config), host).expect("it can be used");
+    let mut hello = Vec::new();
+    caller.write_tls(&mut hello).expect("there is room");
+    hello
+}
+
+fn in_records(message: &[u8]) -> Vec<u8> {
     let records = message.chunks(MAX_RECORD).map(|part| {
         let mut record = header(HANDSHAKE, part.len());
         record.extend(part);

@@ -47,7 +47,7 @@ impl TlsConnection {
         buffer.put_slice(plaintext.get(..n_bytes).unwrap_or_default());
         if n_bytes > 0 {
             Pin::new(&mut self.stream).consume(n_bytes);
-            self.stream.get_mut().0.note_request();
+            self.stream.get_mut().0.note_record();
         }
         Poll::Ready(Ok(()))
     }

@@ -26,7 +26,7 @@ use crate::access::shown_certificate::ShownCertificate;
 ///
 /// A step is all that follows from what came of a caller: an answer with its signature, a key
 /// exchange, or the check of a certificate. It takes up to a few milliseconds, most of them less than
-/// one. So callers who come together keep others waiting for the time of 64 steps at most.
+/// one. So callers who come together keep each step of others waiting for the time of 64 steps at most.
 const MAX_AT_ONCE: usize = 64;
 
 /// Bytes that TLS takes before the socket does. They are as many as one record of TLS has at most,
@@ -106,15 +106,18 @@ impl Handshakes {
         if first != [HANDSHAKE] {
             return Err(io::Error::other("what came is not TLS"));
         }
-        let io = TlsSocket::new(io);
-        let mut hello = Box::pin(LazyConfigAcceptor::new(Acceptor::default(), io)).await?;
         let turn = self.turn().await?;
+        let acceptor = LazyConfigAcceptor::new(Acceptor::default(), TlsSocket::new(io));
+        // What is made of the first message takes many times its bytes, and is needed for the answer
+        // alone. So the step that makes it computes the answer as well.
+        let (mut hello, turn) = self.in_turns(turn, Box::pin(acceptor)).await?;
+        hello.io.note_hello();
         let tls = tls().ok_or_else(|| io::Error::other("there is no certificate"))?;
-        hello.io.note_hello(tls.asks_for_certificates());
-        // Here the first answer is computed.
         let handshake = Box::pin(hello.into_stream(Arc::clone(tls.server())));
-        let mut stream = self.in_turns(turn, handshake).await?;
-        let (_, session) = stream.get_mut();
+        let (mut stream, turn) = self.in_turns(turn, handshake).await?;
+        give_back_later(turn);
+        let (socket, session) = stream.get_mut();
+        socket.note_record();
         session.set_buffer_limit(Some(MAX_UNSENT));
         let chain = session.peer_certificates().map(<[_]>::to_vec);
         // The connection keeps the chain for as long as it lasts.
@@ -136,19 +139,24 @@ impl Handshakes {
         turn.map_err(io::Error::other)
     }
 
-    /// Runs the rest of a handshake, which begins with the turn `turn`. Each further step waits for a
-    /// turn of its own.
+    /// Runs a part of a handshake, which begins with the turn `turn`. Each further step waits for a
+    /// turn of its own. Returns the result with the turn of the last step.
     async fn in_turns<T>(
         &self,
         mut turn: OwnedSemaphorePermit,
-        work: impl Future<Output = io::Result<T>>,
-    ) -> io::Result<T> {
-        let mut work = pin!(work);
+        part: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<(T, OwnedSemaphorePermit)> {
+        let mut part = pin!(part);
         loop {
-            let done = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+            let step = poll_fn(|context| Poll::Ready(part.as_mut().poll(context))).await;
+            let error = match step {
+                Poll::Ready(Ok(done)) => return Ok((done, turn)),
+                Poll::Ready(Err(error)) => Some(error),
+                Poll::Pending => None,
+            };
             give_back_later(turn);
-            if let Poll::Ready(done) = done {
-                return done;
+            if let Some(error) = error {
+                return Err(error);
             }
             woken().await;
             turn = self.turn().await?;
@@ -200,8 +208,7 @@ mod tests {
     use futures_util::FutureExt;
     use odometer_process::metrics::Metrics;
     use odometer_tests::{HOST, TestAuthority, TlsFiles};
-    use rustls::crypto::ring;
-    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+    use rustls::version::TLS13;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
@@ -233,16 +240,7 @@ mod tests {
 
     /// Returns what a caller sends first.
     fn hello() -> Vec<u8> {
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(RootCertStore::empty())
-            .with_no_client_auth();
-        let host = HOST.try_into().unwrap();
-        let mut caller = ClientConnection::new(Arc::new(config), host).unwrap();
-        let mut hello = Vec::new();
-        caller.write_tls(&mut hello).unwrap();
-        hello
+        odometer_tests::hello(&TLS13, Vec::new())
     }
 
     /// Returns a connection, and its other end.
@@ -282,6 +280,27 @@ mod tests {
         assert!(is_answered, "vacuous: there is no answer with a turn");
     }
 
+    /// The first message would take a hundred times its bytes while it waits.
+    #[actix_web::test]
+    async fn nothing_of_the_first_message_is_read_without_a_turn() {
+        let (near, mut far) = connection().await;
+        let (handshakes, place, tls) = (Handshakes::new(), place(), listener_tls());
+        far.write_all(&hello()).await.unwrap();
+        near.readable().await.unwrap();
+        let all = all_turns(&handshakes).await;
+        let has_come = Cell::new(false);
+        let tls = || Some(Arc::clone(&tls));
+        {
+            let mut shaking = Box::pin(handshakes.shake_hands(near, tls, &has_come));
+            assert!(shaking.as_mut().now_or_never().is_none());
+        }
+        assert!(has_come.get(), "vacuous: it waits for its caller");
+        drop((all, place));
+        // The end of a socket with bytes that nobody has read is no end in order.
+        let ended = far.read(&mut [0; 1]).await.map_err(|error| error.kind());
+        assert_eq!(ended, Err(io::ErrorKind::ConnectionReset));
+    }
+
     #[actix_web::test]
     async fn each_further_step_is_computed_only_in_a_turn() {
         let handshakes = Handshakes::new();
@@ -298,13 +317,15 @@ mod tests {
         for n in 1..3 {
             assert!(running.as_mut().now_or_never().is_none());
             assert_eq!(n_steps.get(), n);
-            // The turn of this step is given back by itself.
+            // The worker looks after its other connections first, and the turn is given back then.
+            assert_eq!(handshakes.turns.available_permits(), MAX_AT_ONCE - 1);
             let all = all_turns(&handshakes).await;
             assert!(running.as_mut().now_or_never().is_none());
             assert_eq!(n_steps.get(), n, "a step without a turn");
             drop(all);
         }
-        running.await.unwrap();
+        let ((), _turn) = running.await.unwrap();
         assert_eq!(n_steps.get(), 3);
+        assert_eq!(handshakes.turns.available_permits(), MAX_AT_ONCE - 1);
     }
 }

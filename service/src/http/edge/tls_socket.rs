@@ -12,16 +12,20 @@ use odometer_process::faults::{self, Fault};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The most bytes of the first message. Common ones have 2 KiB.
-const MAX_HELLO: usize = 16 * 1024;
+const MAX_HELLO: usize = 8 * 1024;
+
+/// The most bytes of the rest of a handshake: the certificates of a caller, what proves that they are
+/// its own, and what was read behind the handshake.
+const MAX_HANDSHAKE: usize = MAX_CERTIFICATES + 2 * 1024 + READ_AT_ONCE;
 
 /// The most bytes of the certificate of a caller, with those that lead to its authority.
 pub(super) const MAX_CERTIFICATES: usize = 12 * 1024;
 
-/// The most bytes without a byte of a request, after the first message and without certificates.
+/// The most bytes without a byte of a request, after the handshake.
 ///
 /// One record has 16 KiB and at most 261 bytes around them (RFC 8446, section 5.2; the suites of
-/// TLS 1.2 add fewer). The rest is for what was read of the next record, for the end of the handshake
-/// before it, and for messages that change keys.
+/// TLS 1.2 add fewer). The rest is for what was read of the next record, and for messages that change
+/// keys.
 const MAX_WITHOUT_REQUEST: usize = READ_AT_ONCE + 17 * 1024;
 
 /// The most bytes of one read. So at most these are read beyond the end of a record.
@@ -49,22 +53,23 @@ impl<T> TlsSocket<T> {
         }
     }
 
-    /// Notes that the first message is whole. `asks_for_certificates`: the caller may show one.
-    pub(super) fn note_hello(&mut self, asks_for_certificates: bool) {
-        let certificates = match asks_for_certificates {
-            true => MAX_CERTIFICATES,
-            false => 0,
-        };
-        self.held = self.last_read;
-        self.max_held = MAX_WITHOUT_REQUEST + certificates;
+    /// Notes that the first message is whole, and that the handshake goes on.
+    pub(super) fn note_hello(&mut self) {
+        self.note_whole(MAX_HANDSHAKE);
     }
 
-    /// Notes that TLS gave bytes of a request. So a record is whole, and TLS holds no more than what
-    /// the last read brought behind it.
+    /// Notes that the handshake is done, or that TLS gave bytes of a request.
     #[inline]
-    pub(super) fn note_request(&mut self) {
+    pub(super) fn note_record(&mut self) {
+        self.note_whole(MAX_WITHOUT_REQUEST);
+    }
+
+    /// Notes that a message or a record is whole. So TLS holds no more than what the last read brought
+    /// behind it.
+    #[inline]
+    fn note_whole(&mut self, max_held: usize) {
         self.held = self.last_read;
-        self.max_held = MAX_WITHOUT_REQUEST;
+        self.max_held = max_held;
     }
 
     /// Returns how many bytes more TLS may hold.
@@ -157,20 +162,21 @@ mod tests {
         far.write_all(&vec![22; 1 << 18]).await.unwrap();
         let mut socket = TlsSocket::new(near);
         assert_eq!(read_all(&mut socket).await, MAX_HELLO);
-        // The last read may have brought a part of the next record. So the bounds are wider than a
-        // record.
-        let record = 16 * 1024 + 261;
-        let is_enough = |read: usize, for_others: usize| {
-            let enough = record + for_others..=MAX_WITHOUT_REQUEST + for_others;
-            assert!(enough.contains(&read), "{read}");
+        // The last read may have brought a part of what comes next. So the bounds are wider than
+        // what has to be whole.
+        let is_enough = |read: usize, needed: usize, bound: usize| {
+            assert!((needed..=bound).contains(&read), "{read}");
         };
-        for certificates in [0, MAX_CERTIFICATES] {
-            socket.note_hello(certificates > 0);
-            is_enough(read_all(&mut socket).await, certificates);
-        }
+        socket.note_hello();
+        is_enough(
+            read_all(&mut socket).await,
+            MAX_CERTIFICATES + 2048,
+            MAX_HANDSHAKE,
+        );
         for _ in 0..3 {
-            socket.note_request();
-            is_enough(read_all(&mut socket).await, 0);
+            socket.note_record();
+            let record = 16 * 1024 + 261;
+            is_enough(read_all(&mut socket).await, record, MAX_WITHOUT_REQUEST);
         }
     }
 }
