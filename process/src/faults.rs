@@ -106,6 +106,8 @@ words! {
         RevocationsUnread = "revocations-unread",
         /// The certificate of a caller is checked when its connection begins, and never again.
         CertificatesCheckedOnce = "certificates-checked-once",
+        /// A caller whose certificate is no caller's is anonymous.
+        UnknownIsAnonymous = "unknown-is-anonymous",
         /// A replica calls itself ready before any name has numbers in memory.
         NothingLoaded = "nothing-loaded",
         /// Replicas with different lists of Redis servers agree.

@@ -208,7 +208,10 @@ impl Access {
             .and_then(|it| it.anonymous.clone());
         if !request.headers().contains_key(header::AUTHORIZATION) {
             if let Some(certificate) = request.conn_data::<Rc<ShownCertificate>>() {
-                return self.certified(certificate, request);
+                let certified = self.certified(certificate, request);
+                if certified.is_ok() || !faults::is(Fault::UnknownIsAnonymous) {
+                    return certified;
+                }
             }
             let role = anonymous.ok_or_else(|| unauthenticated(true))?;
             return Ok(self.caller("anonymous", Shown::Nothing, Some(role)));

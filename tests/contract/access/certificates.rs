@@ -246,16 +246,22 @@ fn a_connection_that_may_show_a_certificate_resumes_none() {
     });
 }
 
+/// Takes a number by a certificate that is no caller's, where callers who show nothing may take.
+async fn taken_by_an_unknown(options: Options) -> (Certified, Reply) {
+    let access = format!("anonymous = \"taker\"\n{ACCESS}");
+    let sections = section("billing", "taker", BILLING);
+    let service = Certified::start(options, &access, &sections).await;
+    assert_eq!(service.name_of(None, "").await, "anonymous");
+    assert_eq!(service.take(None, "").await.status, 200);
+    let unknown = service.authority.sign(&["spiffe://corp/unknown"]);
+    let reply = service.take(Some(&unknown), "").await;
+    (service, reply)
+}
+
 #[test]
 fn nobody_becomes_anonymous_by_a_certificate() {
     run(async {
-        let access = format!("anonymous = \"taker\"\n{ACCESS}");
-        let sections = section("billing", "taker", BILLING);
-        let service = Certified::start(Program::options(), &access, &sections).await;
-        assert_eq!(service.name_of(None, "").await, "anonymous");
-        assert_eq!(service.take(None, "").await.status, 200);
-        let unknown = service.authority.sign(&["spiffe://corp/unknown"]);
-        let reply = service.take(Some(&unknown), "").await;
+        let (service, reply) = taken_by_an_unknown(Program::options()).await;
         refused(&reply, 401, "unauthenticated", "it is no caller's");
         // A certificate that is not good at all ends the connection.
         let expired = service.authority.sign_for_days(&[BILLING], -2);
@@ -264,6 +270,16 @@ fn nobody_becomes_anonymous_by_a_certificate() {
             let reply = service.call(Some(&wrong), "", ("POST", NEXT)).await;
             assert!(reply.is_none(), "{reply:?}");
         }
+    });
+}
+
+/// The control of `nobody_becomes_anonymous_by_a_certificate`.
+#[test]
+fn an_unknown_certificate_that_is_anonymous_is_found_out() {
+    run(async {
+        let options = Program::options().without_guards("unknown-is-anonymous");
+        let (_service, reply) = taken_by_an_unknown(options).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
     });
 }
 
