@@ -96,7 +96,9 @@ fn nobody_holds_a_connection_by_tls_without_end() {
 fn a_caller_who_reads_slowly_by_tls_gets_its_replies() {
     const N: usize = 20;
     run(async {
-        let secured = Secured::new().await;
+        let mut secured = Secured::new().await;
+        // The test itself may stand still for a few seconds, and is no slow caller then.
+        secured.options = secured.options.env("ODOMETER_HTTP__WRITE", "5s");
         let program = secured.start().await;
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_recv_buffer_size(4096).expect("a small buffer");
@@ -109,7 +111,7 @@ fn a_caller_who_reads_slowly_by_tls_gets_its_replies() {
         let last = request.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
         let requests = request.repeat(N - 1) + &last;
         stream.write_all(requests.as_bytes()).await.expect("room");
-        let (started, mut turns) = (Instant::now(), interval(Duration::from_millis(50)));
+        let (started, mut turns) = (Instant::now(), interval(Duration::from_millis(150)));
         let (mut received, mut part) = (Vec::new(), vec![0; 16 * 1024]);
         loop {
             turns.tick().await;
@@ -120,7 +122,7 @@ fn a_caller_who_reads_slowly_by_tls_gets_its_replies() {
             received.extend_from_slice(part.get(..n_bytes).unwrap_or_default());
         }
         let took = started.elapsed();
-        assert!(took > Duration::from_secs(2), "vacuous: {took:?}");
+        assert!(took > Duration::from_secs(6), "vacuous: {took:?}");
         let received = String::from_utf8_lossy(&received);
         assert_eq!(received.matches("HTTP/1.1 200 OK").count(), N);
         assert_eq!(n_cut(&operations(&program)).await, (0.0, 0.0));
