@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::{Timestamp, ToSpan as _};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::Value;
 
 use super::{Roles, TestCaller, refused, replace};
@@ -205,6 +207,53 @@ fn a_certificate_that_is_no_caller_s_is_counted_and_told() {
     });
 }
 
+/// Signs a certificate of `billing`, and another one that comes with it. Both together have
+/// `n_names` names more, of 100 bytes each. Returns also how many bytes they have.
+fn with_names(authority: &TestAuthority, n_names: usize) -> (SignedCertificate, usize) {
+    let names: Vec<String> = (0..n_names)
+        .map(|n| format!("spiffe://corp/{n:086}"))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (own, others) = names.split_at(n_names / 2);
+    let mut signed = authority.sign(&[&[BILLING][..], own].concat());
+    signed.certificate += &authority.sign(others).certificate;
+    let chain = CertificateDer::pem_slice_iter(signed.certificate.as_bytes());
+    let n_bytes = chain.map(|one| one.expect("a certificate").len()).sum();
+    (signed, n_bytes)
+}
+
+#[test]
+fn certificates_of_a_caller_may_have_12_kib_together() {
+    const FAILED: &str = "odometer_tls_handshakes_failed_total";
+    const MAX: usize = 12 * 1024;
+    run(async {
+        let sections = section("billing", "taker", BILLING);
+        let service = Certified::start(Program::options(), ACCESS, &sections).await;
+        let n_failed = async || {
+            let scrape = Scrape::of(&operations(&service.roles.program)).await;
+            scrape.sum(FAILED, &[])
+        };
+        let (large, n_bytes) = with_names(&service.authority, 106);
+        assert!((MAX - 1024..=MAX).contains(&n_bytes), "{n_bytes}");
+        assert_eq!(service.name_of(Some(&large), "").await, "billing");
+        assert_eq!(service.take(Some(&large), "").await.status, 200);
+        assert_eq!(n_failed().await, 0.0);
+
+        let (too_large, n_bytes) = with_names(&service.authority, 124);
+        assert!((MAX + 1..MAX + 2048).contains(&n_bytes), "{n_bytes}");
+        let reply = service.call(Some(&too_large), "", ("POST", NEXT)).await;
+        assert!(reply.is_none(), "{reply:?}");
+        wait::until("it is counted", LIMIT, async || {
+            (n_failed().await == 1.0).then_some(())
+        })
+        .await;
+        assert_eq!(n_refused(&service).await, 0.0);
+        let log = service.roles.program.stop().await;
+        let said = "the certificates of the caller are too large";
+        assert!(log.contains(said), "{log}");
+    });
+}
+
 #[test]
 fn certificates_of_callers_count_by_tls_1_2_too() {
     run(async {
@@ -314,6 +363,33 @@ fn a_withdrawn_certificate_is_wrong_on_an_open_connection_too() {
             (reply.status == 200).then_some(())
         })
         .await;
+    });
+}
+
+#[test]
+fn a_caller_that_expires_is_refused_on_an_open_connection_too() {
+    run(async {
+        let sections = section("billing", "taker", BILLING);
+        let service = Certified::start(Program::options(), ACCESS, &sections).await;
+        let billing = service.authority.sign(&[BILLING]);
+        let mut connection = service.connection(Some(&billing)).await;
+        let end = Timestamp::now() + 8.seconds();
+        let with_end = format!("{sections}expires = {end:.3}\n");
+        replace(&service.roles.callers_file(), &with_end);
+        wait::until("the callers were read", LIMIT, async || {
+            let log = service.roles.program.log();
+            log.contains("The callers have changed").then_some(())
+        })
+        .await;
+        let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let refusal = wait::until("the caller has expired", LIMIT, async || {
+            let reply = connection.call("POST", NEXT, "").await.expect("a reply");
+            (reply.status != 200).then_some(reply)
+        })
+        .await;
+        refused(&refusal, 401, "unauthenticated", "it has expired");
+        assert!(Timestamp::now() >= end, "it was refused too early");
     });
 }
 
