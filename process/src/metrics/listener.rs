@@ -20,7 +20,7 @@ declare! {
         cut_reply: Counter = "odometer_http_connections_cut_total" [cause = "reply"],
         /// Idle connections closed because others needed their slot.
         cut_crowded: Counter = "odometer_http_connections_cut_total" [cause = "crowded"],
-        /// Connections closed because what came was not HTTP.
+        /// Connections closed because what came was not HTTP. By TLS, that is after the handshake.
         malformed: Counter = "odometer_http_malformed_total",
         /// Connections closed because their TLS handshake failed, or was not done in time.
         handshakes_failed: Counter = "odometer_tls_handshakes_failed_total",

@@ -198,13 +198,21 @@ pub fn is_secured(role: ListenerRole, config: &Config) -> bool {
     config.tls.certificate_file.is_some() && (role.serves_callers() || config.tls.operations)
 }
 
-/// Notes a connection that ended because its input is not HTTP.
+/// Notes a connection that ended because its input is not HTTP. By TLS it may be no records, or more
+/// bytes than TLS needs.
 fn note_end(error: &DispatchError, http: &Http) {
-    let DispatchError::Parse(error) = error else {
+    let error = if let DispatchError::Parse(error) = error {
+        error.to_string()
+    } else if let DispatchError::Io(error) = error
+        // No socket fails in this way.
+        && error.kind() == io::ErrorKind::InvalidData
+    {
+        error.to_string()
+    } else {
         return;
     };
     http.metrics.listener.malformed.increment(1);
-    http.repeated_lines.note_malformed(error.to_string());
+    http.repeated_lines.note_malformed(error);
 }
 
 /// Returns the application: the warm path first, then what every other call passes, then the URLs.
