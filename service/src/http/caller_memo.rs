@@ -102,9 +102,13 @@ impl Remembered {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
+    use metrics::Gauge;
     use odometer_core::glob::Glob;
+    use odometer_tests::{HOST, TestAuthority, TlsFiles};
 
     use super::*;
+    use crate::access::credentials::Credentials;
+    use crate::config::Config;
 
     #[test]
     fn a_memo_counts_for_the_same_header_and_time_and_the_names_of_the_role() {
@@ -148,5 +152,31 @@ mod tests {
             !memo.may_take(Some(&token), at, "orders-1"),
             "it was replaced"
         );
+    }
+
+    #[test]
+    fn a_memo_ends_when_a_certificate_is_revoked() {
+        let authority = TestAuthority::new("a");
+        let files = TlsFiles::new(&authority.sign(&[HOST]));
+        files.set("ca.pem", &authority.certificate());
+        files.set("crl.pem", &authority.revocations(&[]));
+        let mut config = Config::default();
+        config.tls.certificate_file = Some(files.path("server.pem"));
+        config.tls.key_file = Some(files.path("server.key"));
+        config.tls.clients_ca_file = Some(files.path("ca.pem"));
+        config.tls.clients_crl_file = Some(files.path("crl.pem"));
+        let credentials = Credentials::new(&config, Gauge::noop()).unwrap();
+        let now = || MemoTime {
+            generation: credentials.generation(),
+            tick: 7,
+        };
+        let memo = CallerMemo::default();
+        memo.remember(None, now(), None);
+        credentials.refresh();
+        assert!(memo.may_take(None, now(), "orders"), "nothing has changed");
+        let caller = authority.sign(&["spiffe://corp/a"]);
+        files.set("crl.pem", &authority.revocations(&[&caller]));
+        credentials.refresh();
+        assert!(!memo.may_take(None, now(), "orders"));
     }
 }
