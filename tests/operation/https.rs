@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::{
-    Backend, HOST, Options, Program, Scrape, SecureConnection, SignedCertificate, TestAuthority,
-    TestDatabase, TlsCaller, TlsFiles, operations, run, wait,
+    Backend, HOST, Options, Program, RecordConnection, Scrape, SecureConnection, SignedCertificate,
+    TestAuthority, TestDatabase, TlsCaller, TlsFiles, operations, run, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -17,6 +17,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const CUT_OFF: Duration = Duration::from_secs(10);
 const NEXT: &str = "/v1/sequences/orders/next";
 const FAILED: &str = "odometer_tls_handshakes_failed_total";
+const MALFORMED: &str = "odometer_http_malformed_total";
 
 /// A program whose listener speaks TLS.
 struct Https {
@@ -158,6 +159,27 @@ fn plain_http_at_a_listener_with_tls_is_closed_and_counted() {
 }
 
 #[test]
+fn a_connection_that_sends_more_than_tls_needs_is_closed_and_counted() {
+    run(async {
+        let https = Https::start(Program::options()).await;
+        // A connection that ends without a word is none.
+        takes_a_number(&mut https.connection().await).await;
+        assert_eq!(https.metric(MALFORMED).await, 0.0);
+        let address = https.program.address();
+        let mut connection = RecordConnection::open(address, &https.authority).await;
+        // The program may have closed the connection before all was sent.
+        let _sent = connection.send_part_of_message(60_000).await;
+        https.metric_becomes(MALFORMED, 1.0).await;
+        takes_a_number(&mut https.connection().await).await;
+        assert_eq!(https.metric(MALFORMED).await, 1.0);
+        assert_eq!(https.metric(FAILED).await, 0.0);
+        let log = https.program.stop().await;
+        assert!(log.contains("what came is not HTTP"), "{log}");
+        assert!(log.contains("more bytes came than TLS needs"), "{log}");
+    });
+}
+
+#[test]
 fn a_caller_agrees_on_http_1_1_or_on_nothing() {
     run(async {
         let https = Https::start(Program::options()).await;
@@ -199,34 +221,53 @@ fn without_certificates_of_callers_a_connection_resumes_an_earlier_one() {
 
 #[test]
 fn a_stop_waits_for_calls_by_tls_and_for_no_handshake() {
+    const BODY: &str = "{\"description\": \"half of it comes after the stop\"}";
     run(async {
         let options = Program::options()
             .env("ODOMETER_HTTP__HEAD", "1m")
+            .env("ODOMETER_HTTP__BODY", "1m")
+            .env("ODOMETER_HTTP__WORKERS", 1)
             .env("ODOMETER_SHUTDOWN__READY_WAIT", "1s");
         let mut https = Https::start(options).await;
         let (silent, mut slow) = (https.silent().await, https.silent().await);
         slow.write_all(&[22]).await.expect("it is connected");
         let mut idle = https.connection().await;
         takes_a_number(&mut idle).await;
+        let (first, rest) = BODY.split_at(BODY.len() / 2);
+        let begun = format!(
+            "PUT /v1/sequences/begun HTTP/1.1\r\nHost: {HOST}\r\nExpect: 100-continue\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{first}",
+            BODY.len()
+        );
         let mut connection = https.connection().await;
-        takes_a_number(&mut connection).await;
+        let reply = connection.exchange(begun.as_bytes()).await;
+        // So the call is being answered.
+        assert_eq!(reply.expect("it goes on").status, 100);
         let started = Instant::now();
         https.program.terminate();
-        let calls = async {
-            let mut n_given = 0;
-            while let Some(reply) = connection.call("POST", NEXT, "").await {
-                assert!(matches!(reply.status, 200 | 503), "{reply:?}");
-                n_given += u32::from(reply.status == 200);
-            }
-            n_given
-        };
-        let (n_given, code) = tokio::join!(calls, https.program.end());
-        assert_eq!(code, Some(0), "{}", https.program.log());
-        assert!(n_given > 0, "vacuous: nothing was under way");
+        wait::until("no more connections are accepted", LIMIT, async || {
+            let log = https.program.log();
+            log.contains("Accepting no more connections").then_some(())
+        })
+        .await;
+        // The worker has been told to stop when it ends a connection that is idle.
+        let mut idle = idle.into_stream();
+        let ended = tokio::time::timeout(LIMIT, idle.read(&mut [0])).await;
+        assert_eq!(ended.expect("the end comes").unwrap_or(0), 0);
+        let reply = connection.exchange(rest.as_bytes()).await;
+        let reply = reply.expect("the stop waits for it");
+        assert_eq!(reply.status, 201, "{reply:?}");
+        assert_eq!(reply.header("connection"), Some("close"));
+        assert_eq!(
+            https.program.end().await,
+            Some(0),
+            "{}",
+            https.program.log()
+        );
         // The bound is below half of `shutdown.deadline`, which is the time that connections get.
         let took = started.elapsed();
         assert!(took < Duration::from_secs(8), "{took:?}");
-        drop((silent, slow, idle));
+        drop((silent, slow));
     });
 }
 
