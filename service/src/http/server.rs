@@ -198,13 +198,13 @@ pub fn is_secured(role: ListenerRole, config: &Config) -> bool {
     config.tls.certificate_file.is_some() && (role.serves_callers() || config.tls.operations)
 }
 
-/// Notes a connection that ended because its input is not HTTP. By TLS it may be no records, or more
-/// bytes than TLS needs.
+/// Notes a connection that ended because its input is not HTTP. By TLS, what came after the
+/// handshake may be no records, or more bytes than TLS needs.
 fn note_end(error: &DispatchError, http: &Http) {
     let error = if let DispatchError::Parse(error) = error {
         error.to_string()
     } else if let DispatchError::Io(error) = error
-        // No socket fails in this way.
+        // TLS fails in this way, and no socket does.
         && error.kind() == io::ErrorKind::InvalidData
     {
         error.to_string()
