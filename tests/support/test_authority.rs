@@ -12,6 +12,9 @@ use rcgen::{
 /// For how many days a certificate is good, unless a test says otherwise.
 const DAYS: i64 = 30;
 
+/// The day from which a certificate is good, unless a test says otherwise.
+const LONG_AGO: (i32, u8, u8) = (2000, 1, 1);
+
 /// An authority that signs certificates. It has no file.
 pub struct TestAuthority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -70,28 +73,31 @@ impl TestAuthority {
 
     /// Signs a certificate that is good until a day begins: its year, month and day.
     pub fn sign_until(&self, names: &[&str], end: (i32, u8, u8)) -> SignedCertificate {
-        let names = names.iter().map(|name| match name.contains(':') {
-            true => SanType::URI(ascii(name)),
-            false => SanType::DnsName(ascii(name)),
-        });
-        self.sign_names(names.collect(), end)
+        self.sign_names(named(names), LONG_AGO, end)
+    }
+
+    /// Signs a certificate that is good from the day after tomorrow on.
+    pub fn sign_for_later(&self, names: &[&str]) -> SignedCertificate {
+        self.sign_names(named(names), in_days(2), in_days(DAYS))
     }
 
     /// Signs a certificate with these names as URIs, whatever they look like.
     pub fn sign_uris(&self, uris: &[&str]) -> SignedCertificate {
         let names = uris.iter().map(|uri| SanType::URI(ascii(uri)));
-        self.sign_names(names.collect(), in_days(DAYS))
+        self.sign_names(names.collect(), LONG_AGO, in_days(DAYS))
     }
 
     fn sign_names(
         &self,
         names: Vec<SanType>,
-        (year, month, day): (i32, u8, u8),
+        begin: (i32, u8, u8),
+        end: (i32, u8, u8),
     ) -> SignedCertificate {
         let serial = self.next_serial();
         let mut params = CertificateParams::default();
         params.serial_number = Some(SerialNumber::from(serial));
-        params.not_after = date_time_ymd(year, month, day);
+        params.not_before = date_time_ymd(begin.0, begin.1, begin.2);
+        params.not_after = date_time_ymd(end.0, end.1, end.2);
         params.subject_alt_names = names;
         let key = key();
         let signed = params.signed_by(&key, &self.issuer);
@@ -146,6 +152,15 @@ fn params_of_authority(name: &str) -> CertificateParams {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
+}
+
+/// Returns names for a certificate. One with `:` is a URI, and the others are DNS names.
+fn named(names: &[&str]) -> Vec<SanType> {
+    let names = names.iter().map(|name| match name.contains(':') {
+        true => SanType::URI(ascii(name)),
+        false => SanType::DnsName(ascii(name)),
+    });
+    names.collect()
 }
 
 fn key() -> KeyPair {

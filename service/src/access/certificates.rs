@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use odometer_process::faults::{self, Fault};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, TrustAnchor, UnixTime,
+};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
@@ -17,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use webpki::{EndEntityCert, KeyUsage};
 
 use super::expiry::seconds_until;
+use super::revocations;
 use crate::config::guarded_file;
 
 /// The protocol that callers agree on by ALPN. There is no other one.
@@ -40,6 +43,7 @@ pub struct CertificateFiles {
 pub struct ListenerTls {
     server: Arc<ServerConfig>,
     clients: Option<Arc<dyn ClientCertVerifier>>,
+    begins: Timestamp,
     expires: Timestamp,
     /// The SHA-256 of all files.
     fingerprint: [u8; 32],
@@ -64,16 +68,24 @@ impl ListenerTls {
         Self::of(files, &Contents::read(files)?)
     }
 
-    /// Reads the files again. Returns `None` if they are as they were.
+    /// Reads the files again at the time `now`. Returns `None` if they are as they were.
     ///
     /// # Errors
-    /// As [`ListenerTls::read`].
-    pub fn read_again(&self, files: &CertificateFiles) -> Result<Option<Self>, String> {
+    /// As [`ListenerTls::read`], and the certificate does not count now, while the former one does.
+    pub fn read_again(
+        &self,
+        files: &CertificateFiles,
+        now: SystemTime,
+    ) -> Result<Option<Self>, String> {
         let contents = Contents::read(files)?;
         if contents.fingerprint() == self.fingerprint {
             return Ok(None);
         }
-        Self::of(files, &contents).map(Some)
+        let tls = Self::of(files, &contents)?;
+        match tls.untimely(files, now) {
+            Some(problem) if self.untimely(files, now).is_none() => Err(problem),
+            Some(_) | None => Ok(Some(tls)),
+        }
     }
 
     fn of(files: &CertificateFiles, contents: &Contents) -> Result<Self, String> {
@@ -83,7 +95,7 @@ impl ListenerTls {
         let Some(chain) = certificates(&contents.certificate) else {
             return named("it has no certificate in PEM, or a broken one");
         };
-        let Some(expires) = chain.first().and_then(end_of) else {
+        let Some((begins, expires)) = chain.first().and_then(period_of) else {
             return named("its first certificate cannot be read, or ends before it begins");
         };
         let builder = ServerConfig::builder_with_provider(provider)
@@ -108,6 +120,7 @@ impl ListenerTls {
         Ok(Self {
             server: Arc::new(server),
             clients,
+            begins,
             expires,
             fingerprint: contents.fingerprint(),
         })
@@ -143,6 +156,20 @@ impl ListenerTls {
     /// `now`. The result is below 0 once it has expired.
     pub fn seconds_left(&self, now: SystemTime) -> f64 {
         seconds_until(self.expires, now)
+    }
+
+    /// Returns a sentence if the certificate of the listeners does not count at the time `now`: it
+    /// has expired, or is not valid yet. `files` are those that were read.
+    pub fn untimely(&self, files: &CertificateFiles, now: SystemTime) -> Option<String> {
+        let problem = if self.seconds_left(now) < 0.0 {
+            format!("the certificate expired at {}", self.expires)
+        } else if seconds_until(self.begins, now) > 0.0 {
+            format!("the certificate is not valid before {}", self.begins)
+        } else {
+            return None;
+        };
+        let problem = format!("{problem}; give one that is valid now");
+        Some(said("certificate_file", &files.certificate, &problem))
     }
 }
 
@@ -202,13 +229,15 @@ impl Contents {
             let added = roots.add(authority);
             added.map_err(|error| wrong(&format!("a certificate cannot be used: {error}")))?;
         }
+        let revocations = match faults::is(Fault::RevocationsUnread) {
+            true => Vec::new(),
+            false => self.revocations(files, &roots.roots, provider)?,
+        };
         let (roots, provider) = (Arc::new(roots), Arc::clone(provider));
-        let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
             // A caller may show a token instead.
-            .allow_unauthenticated();
-        if !faults::is(Fault::RevocationsUnread) {
-            verifier = verifier.with_crls(self.revocations(files)?);
-        }
+            .allow_unauthenticated()
+            .with_crls(revocations);
         let verifier = verifier.build().map_err(|error| {
             let (key, path) = match &files.clients_crl {
                 Some(path) => ("clients_crl_file", path),
@@ -219,10 +248,13 @@ impl Contents {
         Ok(Some(verifier))
     }
 
-    /// Returns the lists of revoked certificates. There are none if no file is given.
+    /// Returns the lists of revoked certificates. There are none if no file is given, and otherwise
+    /// one of each of the `authorities`.
     fn revocations(
         &self,
         files: &CertificateFiles,
+        authorities: &[TrustAnchor<'_>],
+        provider: &CryptoProvider,
     ) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
         let (Some(path), Some(content)) = (&files.clients_crl, &self.clients_crl) else {
             return Ok(Vec::new());
@@ -230,11 +262,15 @@ impl Contents {
         let lists: Result<Vec<_>, _> =
             CertificateRevocationListDer::pem_slice_iter(content).collect();
         let lists = lists.ok().filter(|lists| !lists.is_empty());
-        lists.ok_or_else(|| {
-            let problem = "it has no list of revoked certificates in PEM (`X509 CRL`), or a broken \
-                one";
-            said("clients_crl_file", path, problem)
-        })
+        let wrong = |problem: &str| said("clients_crl_file", path, problem);
+        let lists = lists.ok_or_else(|| {
+            wrong("it has no list of revoked certificates in PEM (`X509 CRL`), or a broken one")
+        })?;
+        let algorithms = provider.signature_verification_algorithms.all;
+        match revocations::problem(&lists, authorities, algorithms) {
+            Some(problem) => Err(wrong(&problem)),
+            None => Ok(lists),
+        }
     }
 }
 
@@ -262,25 +298,35 @@ pub(crate) fn names_of(certificate: &CertificateDer<'_>) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Returns the last second in which a certificate is good; `None` if it cannot be read.
+/// Returns the first and the last second in which a certificate is good; `None` if it cannot be
+/// read.
 ///
 /// A certificate that never expires ends with the year 9999 (RFC 5280, section 4.1.2.5). That is
 /// later than the last time that can be written here, so the last time stands for it.
 ///
-/// webpki reads the time but has no function that returns it. It names the time in its refusal of a
-/// certificate that has expired, and looks at the time before anything else.
-fn end_of(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+/// webpki reads these times but has no function that returns them. It names a time in its refusal of
+/// a certificate that has expired or is not valid yet, and looks at the times before anything else.
+fn period_of(certificate: &CertificateDer<'_>) -> Option<(Timestamp, Timestamp)> {
     let parsed = EndEntityCert::try_from(certificate).ok()?;
-    let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
-    let usage = KeyUsage::server_auth();
-    match parsed.verify_for_usage(&[], &[], &[], end_of_time, usage, None, None) {
-        Err(webpki::Error::CertExpired { not_after, .. }) => {
-            let end = i64::try_from(not_after.as_secs()).ok();
-            let end = end.and_then(|end| Timestamp::from_second(end).ok());
-            Some(end.unwrap_or(Timestamp::MAX))
-        }
-        Ok(_) | Err(_) => None,
-    }
+    let refusal_at = |seconds| {
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let usage = KeyUsage::server_auth();
+        let checked = parsed.verify_for_usage(&[], &[], &[], time, usage, None, None);
+        checked.err()
+    };
+    let timestamp = |time: UnixTime| {
+        let seconds = i64::try_from(time.as_secs()).ok();
+        let timestamp = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+        timestamp.unwrap_or(Timestamp::MAX)
+    };
+    let Some(webpki::Error::CertExpired { not_after, .. }) = refusal_at(u64::MAX) else {
+        return None;
+    };
+    let begins = match refusal_at(0) {
+        Some(webpki::Error::CertNotValidYet { not_before, .. }) => timestamp(not_before),
+        Some(_) | None => Timestamp::UNIX_EPOCH,
+    };
+    Some((begins, timestamp(not_after)))
 }
 
 #[cfg(test)]
@@ -326,6 +372,11 @@ mod tests {
         fn refusal(&self) -> String {
             ListenerTls::read(&self.files()).err().unwrap_or_default()
         }
+
+        /// Reads the files again. Returns `None` if they are as they were.
+        fn again(&self, tls: &ListenerTls) -> Result<Option<ListenerTls>, String> {
+            tls.read_again(&self.files(), SystemTime::now())
+        }
     }
 
     fn chain_of(signed: &SignedCertificate) -> Vec<CertificateDer<'static>> {
@@ -350,13 +401,39 @@ mod tests {
         assert!((28.0..=31.0).contains(&days_left(&tls)));
         assert_eq!(tls.server().alpn_protocols, [PROTOCOL]);
         assert!(!tls.takes(&chain_of(&soon)), "no caller is asked for one");
-        assert!(tls.read_again(&folder.files()).unwrap().is_none());
+        assert!(folder.again(&tls).unwrap().is_none());
         let folder = Folder::with(&soon);
-        let tls = tls.read_again(&folder.files()).unwrap().unwrap();
+        let tls = folder.again(&tls).unwrap().unwrap();
         assert!((1.0..=4.0).contains(&days_left(&tls)));
-        let folder = Folder::with(&authority.sign_for_days(&["localhost"], -2));
-        let tls = tls.read_again(&folder.files()).unwrap().unwrap();
-        assert!(days_left(&tls) < 0.0, "it has expired");
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_good_now_replaces_no_good_one() {
+        let authority = TestAuthority::new("a");
+        let expired = Folder::with(&authority.sign_for_days(&["a"], -2));
+        let early = Folder::with(&authority.sign_for_later(&["a"]));
+        let good = Folder::with(&authority.sign(&["a"]));
+        let now = SystemTime::now();
+        let tls = ListenerTls::read(&good.files()).unwrap();
+        assert_eq!(tls.untimely(&good.files(), now), None);
+        for (folder, another, said) in [
+            (&expired, &early, "the certificate expired at "),
+            (&early, &expired, "the certificate is not valid before "),
+        ] {
+            let files = folder.files();
+            let refusal = folder.again(&tls).err().unwrap();
+            let path = files.certificate.display();
+            let named = format!("tls.certificate_file: {path}: {said}");
+            assert!(refusal.starts_with(&named), "{refusal}");
+            // The start takes it, and another one may replace it.
+            let wrong = ListenerTls::read(&files).unwrap();
+            assert_eq!(wrong.untimely(&files, now), Some(refusal));
+            assert!(another.again(&wrong).unwrap().is_some());
+            assert!(good.again(&wrong).unwrap().is_some());
+        }
+        // Once the former one has expired, too, it is no better.
+        let later = now + Duration::from_secs(40 * 86_400);
+        assert!(tls.read_again(&expired.files(), later).unwrap().is_some());
     }
 
     #[test]
@@ -387,15 +464,23 @@ mod tests {
         }
         let revoked = authority.sign(&[NAME]);
         folder.set("crl.pem", &authority.revocations(&[&revoked]));
-        let tls = tls.read_again(&folder.files()).unwrap().unwrap();
+        let tls = folder.again(&tls).unwrap().unwrap();
         assert!(tls.takes(&chain_of(&good)) && !tls.takes(&chain_of(&revoked)));
+        // A list of another authority, or an older one after it, is refused.
+        for lists in [
+            another.revocations(&[]),
+            authority.revocations(&[&revoked]) + &authority.revocations(&[]),
+        ] {
+            folder.set("crl.pem", &lists);
+            let refusal = folder.again(&tls).err().unwrap();
+            let path = folder.files().clients_crl.unwrap();
+            let named = format!("tls.clients_crl_file: {}: ", path.display());
+            assert!(refusal.starts_with(&named), "{refusal}");
+            assert_eq!(folder.refusal(), refusal);
+        }
         folder.set("crl.pem", &authority.revocations(&[]));
-        let tls = tls.read_again(&folder.files()).unwrap().unwrap();
+        let tls = folder.again(&tls).unwrap().unwrap();
         assert!(tls.takes(&chain_of(&revoked)));
-        // A chain needs the list of its own authority.
-        folder.set("crl.pem", &another.revocations(&[]));
-        let tls = tls.read_again(&folder.files()).unwrap().unwrap();
-        assert!(!tls.takes(&chain_of(&good)));
     }
 
     #[test]
@@ -414,7 +499,6 @@ mod tests {
         for (lists, is_taken) in [
             (format!("{of_root}{of_between}"), true),
             (of_root.clone(), false),
-            (of_between, false),
             (
                 format!("{of_root}{}", between.revocations(&[&caller])),
                 false,
@@ -489,7 +573,7 @@ mod tests {
             (
                 "crl.pem",
                 "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
-                "clients_crl_file: it cannot be used",
+                "clients_crl_file: list 1 cannot be used",
             ),
         ] {
             let folder = Folder::with(&server);

@@ -13,9 +13,10 @@
 //! - `certificates.rs`: reads the files of `[tls]`.
 //!
 //! The rest: `quotas/` bounds what the callers of a role use up, `token.rs` makes tokens and hashes
-//! them, `verdicts.rs` remembers the JSON Web Tokens that were right, `shown_certificate.rs` holds
-//! the certificate of a connection, `expiry.rs` computes for how long something is good, and
-//! `settings.rs` defines what `[access]` configures.
+//! them, `verdicts.rs` remembers the JSON Web Tokens that were right, `revocations.rs` checks lists
+//! of revoked certificates, `shown_certificate.rs` holds the certificate of a connection,
+//! `expiry.rs` computes for how long something is good, and `settings.rs` defines what `[access]`
+//! configures.
 
 pub mod callers;
 pub mod certificates;
@@ -25,6 +26,7 @@ mod expiry;
 mod fuzz;
 pub mod issuers;
 pub mod quotas;
+mod revocations;
 pub mod right;
 pub mod role;
 pub mod settings;
