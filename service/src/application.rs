@@ -362,10 +362,10 @@ fn start_credentials(
                 _ = period.tick() => {}
                 _ = hangup.recv() => {}
             }
-            let refreshed = Arc::clone(&refreshed);
-            let done = tokio::task::spawn_blocking(move || refreshed.refresh()).await;
+            let blocking = Arc::clone(&refreshed);
+            let done = tokio::task::spawn_blocking(move || blocking.refresh()).await;
             if let Err(error) = done {
-                tracing::error!("What callers have to show was not read again: {error}");
+                refreshed.note_unfinished(&error);
             }
         }
     });

@@ -2,6 +2,7 @@
 //! of callers, and the keys of issuers. Reads all of it again when the files change, with the
 //! certificate of the listeners.
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +66,9 @@ impl Credentials {
             .map(AccessSettings::read_issuers)
             .transpose()?;
         let certificates = config.tls.files().map(|files| {
-            let tls = ArcSwap::from_pointee(ListenerTls::read(&files)?);
+            let tls = ListenerTls::read(&files)?;
+            warn_if_untimely(&tls, &files);
+            let tls = ArcSwap::from_pointee(tls);
             Ok::<_, String>(Certificates { files, tls })
         });
         Ok(Self {
@@ -188,6 +191,15 @@ impl Credentials {
         *logged = problems;
     }
 
+    /// Says that a refresh ended before it had read all files, so that their former content counts.
+    pub fn note_unfinished(&self, error: &dyn Error) {
+        self.stale.set(1.0);
+        tracing::error!(
+            target: TARGET,
+            "What callers have to show was not read again, so it stays as it was: {error}"
+        );
+    }
+
     fn refresh_admin_token(&self) -> Result<(), String> {
         let Some(file) = &self.admin_token_file else {
             return Ok(());
@@ -220,8 +232,9 @@ impl Credentials {
         let Some(certificates) = &self.certificates else {
             return Ok(());
         };
-        let former = certificates.tls.load();
-        if let Some(tls) = former.read_again(&certificates.files)? {
+        let (former, files) = (certificates.tls.load(), &certificates.files);
+        if let Some(tls) = former.read_again(files, SystemTime::now())? {
+            warn_if_untimely(&tls, files);
             let expires = tls.expires().to_string();
             certificates.tls.store(Arc::new(tls));
             self.generation.fetch_add(1, Ordering::Release);
@@ -244,6 +257,13 @@ impl Credentials {
     }
 }
 
+/// Warns if callers refuse the certificate of the listeners because of its time.
+fn warn_if_untimely(tls: &ListenerTls, files: &CertificateFiles) {
+    if let Some(problem) = tls.untimely(files, SystemTime::now()) {
+        tracing::warn!(target: TARGET, "Callers refuse the certificate: {problem}");
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
@@ -252,6 +272,7 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
+    use odometer_process::metrics::Metrics;
     use odometer_tests::directory;
     use odometer_tests::token_signer::{TokenSigner, key_set, unix_seconds};
     use serde_json::json;
@@ -353,6 +374,22 @@ mod tests {
         fs::write(folder.path().join("callers"), callers).unwrap();
         credentials.refresh();
         assert!(is_right(0) && is_right(59) && !is_right(61));
+    }
+
+    #[test]
+    fn files_that_were_not_all_read_again_count_as_stale() {
+        let metrics = Metrics::new();
+        let credentials = Credentials::new(&Config::default(), metrics.access_stale.clone());
+        let credentials = credentials.unwrap();
+        let is_stale = |stale: u8| {
+            let line = format!("\nodometer_access_stale {stale}\n");
+            metrics.render().contains(&line)
+        };
+        assert!(is_stale(0));
+        credentials.note_unfinished(&std::fmt::Error);
+        assert!(is_stale(1));
+        credentials.refresh();
+        assert!(is_stale(0));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! whether it still counts.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use odometer_process::faults::{self, Fault};
@@ -26,7 +26,8 @@ pub struct ShownCertificate {
 
 /// When a certificate was found good, and by what.
 struct Checked {
-    by: Arc<ListenerTls>,
+    /// Only the address is compared, so a connection keeps none of its lists in memory.
+    by: Weak<ListenerTls>,
     at: Instant,
 }
 
@@ -40,7 +41,7 @@ impl ShownCertificate {
         Self {
             names: chain.first().map(names_of).unwrap_or_default(),
             chain,
-            checked: RefCell::new(Checked { by, at }),
+            checked: RefCell::new(Checked::new(&by, at)),
         }
     }
 
@@ -53,18 +54,24 @@ impl ShownCertificate {
     pub(crate) fn counts(&self, tls: &Arc<ListenerTls>, now: Instant) -> bool {
         let mut checked = self.checked.borrow_mut();
         let is_fresh = now.saturating_duration_since(checked.at) < CHECKED_FOR;
-        let is_checked = Arc::ptr_eq(&checked.by, tls) && is_fresh;
+        let is_checked = std::ptr::eq(checked.by.as_ptr(), Arc::as_ptr(tls)) && is_fresh;
         if is_checked || faults::is(Fault::CertificatesCheckedOnce) {
             return true;
         }
         if !tls.takes(&self.chain) {
             return false;
         }
-        *checked = Checked {
-            by: Arc::clone(tls),
-            at: now,
-        };
+        *checked = Checked::new(tls, now);
         true
+    }
+}
+
+impl Checked {
+    fn new(by: &Arc<ListenerTls>, at: Instant) -> Self {
+        Self {
+            by: Arc::downgrade(by),
+            at,
+        }
     }
 }
 
@@ -104,6 +111,15 @@ mod tests {
         let revoked = Arc::new(ListenerTls::read(&files).unwrap());
         assert!(!shown.counts(&revoked, begun), "it was revoked");
         assert!(shown.counts(&first, begun), "the former list says nothing");
+
+        // No connection keeps what is replaced, and what comes in its place is not taken for it.
+        let shown = ShownCertificate::new(chain(), Arc::clone(&first), begun);
+        let former = Arc::downgrade(&first);
+        drop(first);
+        assert!(former.upgrade().is_none(), "it is kept");
+        assert!(!shown.counts(&revoked, begun));
+        set("crl.pem", &authority.revocations(&[]));
+        let first = Arc::new(ListenerTls::read(&files).unwrap());
 
         // It has expired since the handshake.
         let expired = authority.sign_for_days(&["spiffe://corp/a"], -2);

@@ -1,5 +1,7 @@
 //! `odometer check`: looks at the configuration and the databases, and changes nothing.
 
+use std::time::SystemTime;
+
 use super::failure::CommandFailure;
 use crate::access::certificates::ListenerTls;
 use crate::application::stores_settings;
@@ -62,6 +64,9 @@ pub async fn check(
     if let Some(files) = config.tls.files() {
         let tls = ListenerTls::read(&files).map_err(CommandFailure::configuration)?;
         tell(format!("tls: the certificate expires at {}", tls.expires()));
+        if let Some(problem) = tls.untimely(&files, SystemTime::now()) {
+            tell(format!("warning: {problem}"));
+        }
     }
     odometer_store::check(&stores_settings(config), tell).await?;
     Ok(())
