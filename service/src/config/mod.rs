@@ -163,7 +163,10 @@ impl Config {
         config.templates = templates::read(&layers, *unknown, &config.stores)?;
         config.admin_token_file = admin_token_file;
         config.access = access::read(&layers)?;
-        if let Some(error) = config.tls.missing(config.access.is_some()) {
+        let access = config.access.as_ref();
+        let has_callers = access.is_some_and(|access| access.callers_file.is_some());
+        let has_operations = config.operations.listen.is_some();
+        if let Some(error) = config.tls.missing(has_callers, has_operations) {
             return Err(error.named(|key| name_of(&layers, key)));
         }
         config.exposed_secrets = exposed_secrets;

@@ -36,8 +36,9 @@ impl TlsConfig {
         })
     }
 
-    /// Says which key lacks another one. `has_roles`: `[access]` is given.
-    pub(crate) fn missing(&self, has_roles: bool) -> Option<ConfigError> {
+    /// Says which key lacks another one. `has_callers` and `has_operations` say whether
+    /// `access.callers_file` and `operations.listen` are given.
+    pub(crate) fn missing(&self, has_callers: bool, has_operations: bool) -> Option<ConfigError> {
         let is_on = self.certificate_file.is_some();
         let (key, lacks) = if is_on && self.key_file.is_none() {
             ("tls.certificate_file", "tls.key_file")
@@ -47,11 +48,13 @@ impl TlsConfig {
             ("tls.clients_ca_file", "tls.certificate_file")
         } else if self.clients_ca_file.is_none() && self.clients_crl_file.is_some() {
             ("tls.clients_crl_file", "tls.clients_ca_file")
-        } else if self.clients_ca_file.is_some() && !has_roles {
-            // Without roles a certificate would open nothing, and look as if it did.
-            ("tls.clients_ca_file", "[access]")
+        } else if self.clients_ca_file.is_some() && !has_callers {
+            // A certificate would be nobody's, and look as if it opened something.
+            ("tls.clients_ca_file", "access.callers_file")
         } else if !is_on && self.operations {
             ("tls.operations", "tls.certificate_file")
+        } else if self.operations && !has_operations {
+            ("tls.operations", "operations.listen")
         } else {
             return None;
         };
@@ -67,6 +70,7 @@ mod tests {
 
     const PAIR: &str = "certificate_file = \"a.pem\"\nkey_file = \"a.key\"\n";
     const ROLES: &str = "[access.roles.reader]\nlook = [\"*\"]\n";
+    const CALLERS: &str = "[access]\ncallers_file = \"callers.toml\"\n";
 
     #[test]
     fn without_the_section_there_is_no_tls() {
@@ -79,13 +83,14 @@ mod tests {
             ("ODOMETER_TLS__CERTIFICATE_FILE", "/run/a.pem"),
             ("ODOMETER_TLS__KEY_FILE", "/run/a.key"),
             ("ODOMETER_TLS__OPERATIONS", "true"),
+            ("ODOMETER_OPERATIONS__LISTEN", "127.0.0.1:8081"),
         ];
         let tls = File::with("").load_with(given).unwrap().tls;
         let files = tls.files().unwrap();
         assert_eq!(files.certificate.to_str(), Some("/run/a.pem"));
         assert!(files.clients_ca.is_none() && tls.operations);
         let all = format!(
-            "[tls]\n{PAIR}clients_ca_file = \"ca.pem\"\nclients_crl_file = \"crl.pem\"\n{ROLES}"
+            "[tls]\n{PAIR}clients_ca_file = \"ca.pem\"\nclients_crl_file = \"crl.pem\"\n{CALLERS}{ROLES}"
         );
         let files = File::with(&all).load().unwrap().tls.files().unwrap();
         assert_eq!(files.clients_crl.unwrap().to_str(), Some("crl.pem"));
@@ -152,7 +157,17 @@ mod tests {
             (
                 format!("{PAIR}clients_ca_file = \"a\"").as_str(),
                 "clients_ca_file",
-                "[access]",
+                "access.callers_file",
+            ),
+            (
+                format!("{PAIR}clients_ca_file = \"a\"\n{ROLES}").as_str(),
+                "clients_ca_file",
+                "access.callers_file",
+            ),
+            (
+                format!("{PAIR}operations = true").as_str(),
+                "operations",
+                "operations.listen",
             ),
         ] {
             let sentence = File::with(&format!("[tls]\n{content}")).refusal();
