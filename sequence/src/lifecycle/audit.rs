@@ -16,6 +16,8 @@ pub struct Author {
     /// The name of a caller, `anonymous` for one without a token, `administrator` for a caller who
     /// showed the administrator's token, or `loopback` for a caller who needs none.
     pub who: Arc<str>,
+    /// By what the caller is known: `token`, `certificate` or `nothing`; `None` if nobody called.
+    pub how: Option<&'static str>,
     /// The role of the caller; `None` for an administrator.
     pub role: Option<Arc<str>>,
     /// The address at the other end of the connection.
@@ -25,41 +27,45 @@ pub struct Author {
     pub request_id: String,
 }
 
+/// Logs a line with what is known of its author. The subject says what the line is about, and the
+/// other fields come with the text.
+macro_rules! audit {
+    ($log:ident, $author:expr, $what:expr, { $($subject:tt)* }, $($rest:tt)+) => {{
+        let author: &Author = $author;
+        tracing::$log!(
+            target: AUDIT,
+            $($subject)*
+            request_id = author.request_id,
+            what = $what,
+            who = &*author.who,
+            how = author.how,
+            role = author.role.as_deref(),
+            peer = author.peer,
+            forwarded_for = author.forwarded_for,
+            $($rest)+
+        );
+    }};
+}
+
 /// Logs a change that was made.
 pub fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Altered) {
     if !altered.is_written {
         return;
     }
     let (before, after) = difference(altered);
-    tracing::info!(
-        target: AUDIT,
-        sequence = name.as_str(),
-        request_id = author.request_id,
-        period = act.period().shown(),
-        what = what(act, altered.before.is_none()),
-        who = &*author.who,
-        role = author.role.as_deref(),
-        peer = author.peer,
-        forwarded_for = author.forwarded_for,
-        before,
-        after,
-        version = altered.after.version,
-        "a sequence was changed"
+    let what = what(act, altered.before.is_none());
+    audit!(
+        info, author, what,
+        { sequence = name.as_str(), period = act.period().shown(), },
+        before, after, version = altered.after.version, "a sequence was changed"
     );
 }
 
 /// Logs a change whose outcome is unknown.
 pub fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
-    tracing::warn!(
-        target: AUDIT,
-        sequence = name.as_str(),
-        request_id = author.request_id,
-        period = act.period().shown(),
-        what = what(act, false),
-        who = &*author.who,
-        role = author.role.as_deref(),
-        peer = author.peer,
-        forwarded_for = author.forwarded_for,
+    audit!(
+        warn, author, what(act, false),
+        { sequence = name.as_str(), period = act.period().shown(), },
         "a sequence may have been changed: the database has not said"
     );
 }
@@ -72,31 +78,16 @@ pub(crate) fn note_release(
     released: &ReleasedWorkers,
 ) {
     if released.n_leases > 0 {
-        tracing::info!(
-            target: AUDIT,
-            pool = pool.as_str(),
-            worker,
-            n_leases = released.n_leases,
-            request_id = author.request_id,
-            what = RELEASE,
-            who = &*author.who,
-            role = author.role.as_deref(),
-            peer = author.peer,
-            forwarded_for = author.forwarded_for,
+        audit!(
+            info, author, RELEASE,
+            { pool = pool.as_str(), worker, n_leases = released.n_leases, },
             "worker ids were released"
         );
     }
     if released.may_be_more {
-        tracing::warn!(
-            target: AUDIT,
-            pool = pool.as_str(),
-            worker,
-            request_id = author.request_id,
-            what = RELEASE,
-            who = &*author.who,
-            role = author.role.as_deref(),
-            peer = author.peer,
-            forwarded_for = author.forwarded_for,
+        audit!(
+            warn, author, RELEASE,
+            { pool = pool.as_str(), worker, },
             "more worker ids may have been released: the database has not said"
         );
     }
@@ -122,49 +113,28 @@ impl Taking {
 
 /// Logs that a caller took what nobody had before, with the block if it took one.
 pub fn note_taking(author: &Author, counter: &CounterKey, what: Taking, block: Option<&Block>) {
-    tracing::info!(
-        target: AUDIT,
-        sequence = counter.sequence.as_str(),
-        request_id = author.request_id,
-        period = counter.period.shown(),
-        what = what.word(),
-        first = block.map(Block::first),
-        last = block.map(Block::last),
-        who = &*author.who,
-        role = author.role.as_deref(),
-        peer = author.peer,
-        forwarded_for = author.forwarded_for,
+    audit!(
+        info, author, what.word(),
+        { sequence = counter.sequence.as_str(), period = counter.period.shown(), },
+        first = block.map(Block::first), last = block.map(Block::last),
         "a caller took what nobody had before"
     );
 }
 
 /// Logs that a caller may have taken what nobody had before, because it did not wait for the reply.
 pub fn note_taking_uncertain(author: &Author, counter: &CounterKey, what: Taking) {
-    tracing::warn!(
-        target: AUDIT,
-        sequence = counter.sequence.as_str(),
-        request_id = author.request_id,
-        period = counter.period.shown(),
-        what = what.word(),
-        who = &*author.who,
-        role = author.role.as_deref(),
-        peer = author.peer,
-        forwarded_for = author.forwarded_for,
+    audit!(
+        warn, author, what.word(),
+        { sequence = counter.sequence.as_str(), period = counter.period.shown(), },
         "a caller may have taken what nobody had before: the call ended without an answer"
     );
 }
 
 /// Logs that a caller leased the first worker id of a pool.
 pub fn note_new_pool(author: &Author, pool: &SequenceName) {
-    tracing::info!(
-        target: AUDIT,
-        pool = pool.as_str(),
-        request_id = author.request_id,
-        what = "new-pool",
-        who = &*author.who,
-        role = author.role.as_deref(),
-        peer = author.peer,
-        forwarded_for = author.forwarded_for,
+    audit!(
+        info, author, "new-pool",
+        { pool = pool.as_str(), },
         "a caller leased the first worker id of a pool"
     );
 }

@@ -190,6 +190,7 @@ async fn carry_out(
 ) -> Result<(), CommandFailure> {
     let author = Author {
         who: "command line".into(),
+        how: None,
         role: None,
         peer: "odometer apply".to_owned(),
         forwarded_for: None,

@@ -461,8 +461,8 @@ mod tests {
         };
         let author = caller.author(&request);
         assert_eq!(
-            (&*author.who, author.role.as_deref()),
-            ("administrator", None)
+            (&*author.who, author.how, author.role.as_deref()),
+            ("administrator", Some("token"), None)
         );
         assert_eq!(author.peer, "192.0.2.7:5000");
         assert_eq!(author.request_id, "a-1");
@@ -471,6 +471,8 @@ mod tests {
         assert!(!format!("{author:?}").contains("s3cret"));
         let direct = TestRequest::delete().to_http_request();
         let who = change(&access(true, None), &direct).await;
+        let how = who.as_ref().map(|caller| caller.author(&direct).how);
+        assert_eq!(how.ok(), Some(Some("nothing")));
         assert_eq!(name_of(who).as_deref(), Some("loopback"));
         let long = HeaderValue::from_str(&"1".repeat(1000));
         assert_eq!(long.map(|long| printable(&long).len()).ok(), Some(256));

@@ -41,6 +41,17 @@ pub(crate) enum Shown {
     Nothing,
 }
 
+impl Shown {
+    /// Returns what the log calls it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Certificate => "certificate",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
 impl Caller {
     /// Creates what is known of a caller. An administrator has no role.
     pub(crate) fn new(
@@ -104,7 +115,8 @@ impl Caller {
     /// names it lacks the right.
     pub(crate) fn refusal(&self, right: Right, names: &str) -> Problem {
         let role = self.role_name();
-        self.denials.note_right(&role, right, &self.name);
+        let who = (&self.name, self.how.word());
+        self.denials.note_right(&role, right, who);
         let right = right.word();
         match self.how {
             Shown::Nothing => unauthenticated(true),
@@ -120,8 +132,8 @@ impl Caller {
 
     /// Returns why the caller may not use up more, and counts the refusal.
     pub(crate) fn quota_refusal(&self, code: Code, quota: Quota, detail: String) -> Problem {
-        self.denials
-            .note_quota(&self.role_name(), quota, &self.name);
+        let who = (&self.name, self.how.word());
+        self.denials.note_quota(&self.role_name(), quota, who);
         Problem::new(code, detail)
     }
 
@@ -139,6 +151,7 @@ impl Caller {
         let id = id.as_ref().and_then(|RequestId(id)| id.to_str().ok());
         Author {
             who: Arc::clone(&self.name),
+            how: Some(self.how.word()),
             role: self.role.as_ref().map(|role| Arc::clone(role.name())),
             peer: peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
             forwarded_for: forwarded_for.map(printable),

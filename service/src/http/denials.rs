@@ -29,6 +29,8 @@ pub(crate) struct Denials {
 struct Denied {
     role: Arc<str>,
     who: Arc<str>,
+    /// By what the caller is known.
+    how: &'static str,
     /// The right or the quota.
     what: &'static str,
 }
@@ -42,18 +44,28 @@ impl Denials {
         }
     }
 
-    /// Notes a call of `who`, whose role lacks a right.
-    pub(crate) fn note_right(&self, role: &Arc<str>, right: Right, who: &Arc<str>) {
+    /// Notes a call of `who`, whose role lacks a right. `how` says by what the caller is known.
+    pub(crate) fn note_right(
+        &self,
+        role: &Arc<str>,
+        right: Right,
+        (who, how): (&Arc<str>, &'static str),
+    ) {
         let what = right.word();
         self.metrics.access_refused(role, what).increment(1);
-        self.note(role, what, who);
+        self.note(role, what, (who, how));
     }
 
-    /// Notes a call of `who`, whose role has used up a quota.
-    pub(crate) fn note_quota(&self, role: &Arc<str>, quota: Quota, who: &Arc<str>) {
+    /// Notes a call of `who`, whose role has used up a quota. `how` says by what the caller is known.
+    pub(crate) fn note_quota(
+        &self,
+        role: &Arc<str>,
+        quota: Quota,
+        (who, how): (&Arc<str>, &'static str),
+    ) {
         let what = quota.word();
         self.metrics.quota_refused(role, what).increment(1);
-        self.note(role, what, who);
+        self.note(role, what, (who, how));
     }
 
     /// Notes a call from `peer`, on a connection whose certificate has these names and is no
@@ -67,10 +79,11 @@ impl Denials {
         line.iter().for_each(write_certificate);
     }
 
-    fn note(&self, role: &Arc<str>, what: &'static str, who: &Arc<str>) {
+    fn note(&self, role: &Arc<str>, what: &'static str, (who, how): (&Arc<str>, &'static str)) {
         let denied = Denied {
             role: Arc::clone(role),
             who: Arc::clone(who),
+            how,
             what,
         };
         let line = self.lines.line(denied, what, Instant::now());
@@ -99,6 +112,7 @@ fn write(line: &Line<Denied>) {
     tracing::warn!(
         target: AUDIT,
         who = denied.map(|denied| &*denied.who),
+        how = denied.map(|denied| denied.how),
         role = denied.map(|denied| &*denied.role),
         what = &*line.what,
         n_untold = line.n_untold,

@@ -138,14 +138,15 @@ fn who_changed_it_is_in_the_log_and_limit_and_store_are_the_administrator_s() {
         let audit: Vec<Value> = lines
             .filter(|line: &Value| line["target"] == "odometer::audit")
             .collect();
-        let mut who: Vec<(&Value, &Value)> = audit
+        let mut who: Vec<[&Value; 3]> = audit
             .iter()
-            .map(|line| (&line["who"], &line["role"]))
+            .map(|line| [&line["who"], &line["how"], &line["role"]])
             .collect();
         who.dedup();
+        let (by_token, no_role) = (&json!("token"), &Value::Null);
         let expected = [
-            (&json!("billing-prod"), &json!("billing")),
-            (&json!("administrator"), &Value::Null),
+            [&json!("billing-prod"), by_token, &json!("billing")],
+            [&json!("administrator"), by_token, no_role],
         ];
         assert_eq!(who, expected, "{audit:?}");
     });
