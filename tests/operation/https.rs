@@ -489,3 +489,56 @@ fn operators_can_have_tls_too() {
         assert!(scrape.contains(&format!("\n{FAILED} 0\n")), "{scrape}");
     });
 }
+
+#[test]
+fn a_certificate_that_is_not_good_now_replaces_no_good_one() {
+    run(async {
+        let https = Https::start(Program::options()).await;
+        let expired = https.authority.sign_for_days(&[HOST], -2);
+        let early = https.authority.sign_for_later(&[HOST]);
+        for (wrong, said) in [(expired, "expired at "), (early, "is not valid before ")] {
+            https.files.set_server(&wrong);
+            let told = format!(": the certificate {said}");
+            wait::until("the log says why", LIMIT, async || {
+                https.program.log().contains(&told).then_some(())
+            })
+            .await;
+            https.metric_becomes("odometer_access_stale", 1.0).await;
+            let mut connection = https.connection().await;
+            assert!(connection.has_met(&https.server));
+            takes_a_number(&mut connection).await;
+            https.files.set_server(&https.server);
+            https.metric_becomes("odometer_access_stale", 0.0).await;
+        }
+        let renewed = https.authority.sign(&[HOST]);
+        https.files.set_server(&renewed);
+        wait::until("new connections meet the new one", LIMIT, async || {
+            let connection = https.connection().await;
+            connection.has_met(&renewed).then_some(())
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_certificate_that_is_not_good_now_is_told_at_the_start() {
+    run(async {
+        let authority = TestAuthority::new("of the listener");
+        for (server, said) in [
+            (authority.sign_for_days(&[HOST], -2), "expired at "),
+            (authority.sign_for_later(&[HOST]), "is not valid before "),
+        ] {
+            let database = TestDatabase::prepared(Backend::Sqlite).await;
+            let files = TlsFiles::new(&server);
+            let options = files.given_to(Program::options().database(&database.url));
+            let path = files.path("server.pem").display().to_string();
+            let told = format!("tls.certificate_file: {path}: the certificate {said}");
+            let finished = options.run(&["check"]);
+            assert_eq!(finished.code, Some(0), "{finished}");
+            let warning = format!("warning: {told}");
+            assert!(finished.to_string().contains(&warning), "{finished}");
+            let log = options.start_ready().await.stop().await;
+            assert!(log.contains(&told), "{log}");
+        }
+    });
+}

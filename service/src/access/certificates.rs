@@ -34,8 +34,8 @@ pub struct CertificateFiles {
     pub key: PathBuf,
     /// The authorities that sign certificates of callers. Without them, no caller is asked for one.
     pub clients_ca: Option<PathBuf>,
-    /// The lists of revoked certificates: one of each authority that signed a certificate of a chain,
-    /// those in `clients_ca` included.
+    /// The lists of revoked certificates: one of each authority in `clients_ca`, and of each that
+    /// signed another certificate of a chain.
     pub clients_crl: Option<PathBuf>,
 }
 

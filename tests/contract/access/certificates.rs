@@ -494,3 +494,74 @@ fn a_broken_list_or_authority_changes_nothing_and_is_told() {
         }
     });
 }
+
+/// Sets a file of `[tls]`, and waits until `odometer_access_stale` says whether it can be used.
+async fn becomes(service: &Certified, (name, text): (&str, &str), is_stale: bool) {
+    service.files.set(name, text);
+    wait::until("the metric says so", LIMIT, async || {
+        let scrape = Scrape::of(&operations(&service.roles.program)).await;
+        let stale = scrape.sum("odometer_access_stale", &[]);
+        (stale == f64::from(u8::from(is_stale))).then_some(())
+    })
+    .await;
+}
+
+#[test]
+fn a_second_list_of_an_authority_is_refused_in_both_orders() {
+    run(async {
+        let sections = section("billing", "taker", BILLING);
+        let service = Certified::start(Program::options(), ACCESS, &sections).await;
+        let billing = service.authority.sign(&[BILLING]);
+        let old = service.authority.revocations(&[]);
+        let new = service.authority.revocations(&[&billing]);
+        for both in [format!("{old}{new}"), format!("{new}{old}")] {
+            becomes(&service, ("crl.pem", &both), true).await;
+            // The former list counts on.
+            assert_eq!(service.take(Some(&billing), "").await.status, 200);
+            becomes(&service, ("crl.pem", &old), false).await;
+        }
+        service.files.set("crl.pem", &new);
+        wait::until("the new list counts alone", LIMIT, async || {
+            let anew = service.call(Some(&billing), "", ("POST", NEXT)).await;
+            anew.is_none().then_some(())
+        })
+        .await;
+        let log = service.roles.program.stop().await;
+        let told = "lists 1 and 2 are of the same issuer";
+        assert!(log.contains("tls.clients_crl_file: "), "{log}");
+        assert!(log.contains(told), "{log}");
+    });
+}
+
+#[test]
+fn a_list_of_another_authority_refuses_no_caller() {
+    run(async {
+        let sections = section("billing", "taker", BILLING);
+        let service = Certified::start(Program::options(), ACCESS, &sections).await;
+        let billing = service.authority.sign(&[BILLING]);
+        let good = service.authority.revocations(&[]);
+        // The second one has the name of the right authority, but another key.
+        for name in ["another one", "of the tests"] {
+            let wrong = TestAuthority::new(name).revocations(&[]);
+            becomes(&service, ("crl.pem", &wrong), true).await;
+            assert_eq!(service.take(Some(&billing), "").await.status, 200);
+            becomes(&service, ("crl.pem", &good), false).await;
+        }
+        // An authority that is new needs its list, too.
+        let new = TestAuthority::new("a new one");
+        let both = format!("{}{}", service.authority.certificate(), new.certificate());
+        becomes(&service, ("ca.pem", &both), true).await;
+        let lists = format!("{good}{}", new.revocations(&[]));
+        becomes(&service, ("crl.pem", &lists), false).await;
+        for authority in [&service.authority, &new] {
+            let shown = authority.sign(&[BILLING]);
+            assert_eq!(service.take(Some(&shown), "").await.status, 200);
+        }
+        let log = service.roles.program.stop().await;
+        assert!(log.contains("tls.clients_crl_file: "), "{log}");
+        for n in [1, 2] {
+            let told = format!("it has no list that the authority of certificate {n} in ");
+            assert!(log.contains(&told), "{log}");
+        }
+    });
+}
