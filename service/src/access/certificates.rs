@@ -131,11 +131,6 @@ impl ListenerTls {
         &self.server
     }
 
-    /// Returns whether callers are asked for a certificate.
-    pub fn asks_for_certificates(&self) -> bool {
-        self.clients.is_some()
-    }
-
     /// Returns whether a caller may show this certificate now. The certificate comes first in
     /// `chain`, then those that lead to its authority.
     pub fn takes(&self, chain: &[CertificateDer<'static>]) -> bool {
