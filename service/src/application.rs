@@ -44,6 +44,10 @@ const CONNECTIONS_OUTSIDE_POOL: usize = 8;
 /// longer host name is cut.
 const HOST_LENGTH: usize = 100;
 
+/// How long the files of what callers have to show may take to be read, before the service says so. A
+/// file system in the network may keep its reader waiting.
+const READING: Duration = Duration::from_secs(30);
+
 /// How often recorded durations are moved into their buckets.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
 
@@ -363,7 +367,14 @@ fn start_credentials(
                 _ = hangup.recv() => {}
             }
             let blocking = Arc::clone(&refreshed);
-            let done = tokio::task::spawn_blocking(move || blocking.refresh()).await;
+            let mut reading = tokio::task::spawn_blocking(move || blocking.refresh());
+            let done = match tokio::time::timeout(READING, &mut reading).await {
+                Ok(done) => done,
+                Err(elapsed) => {
+                    refreshed.note_unfinished(&elapsed);
+                    reading.await
+                }
+            };
             if let Err(error) = done {
                 refreshed.note_unfinished(&error);
             }

@@ -1,7 +1,7 @@
 //! Tests the compose file with two callers. The scripts of its containers run as processes on this
 //! machine, and so does the program, with the settings of the file.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{collections::BTreeSet, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -145,13 +145,21 @@ fn the_tokens_of_compose_are_made_once_and_are_nowhere_else() {
     let mut tokens = BTreeSet::new();
     for file in [&first, &second] {
         file.run(TOKENS, &[]);
+        let callers = file.home.path().join("callers/callers.toml");
         for (caller, _, _) in CALLERS {
             let token = file.token(caller);
+            // In the containers, other users read what is made here.
+            for made in [&file.token_file(caller), &callers] {
+                let mode = std::fs::metadata(made)
+                    .expect("it is there")
+                    .permissions()
+                    .mode();
+                assert_eq!(mode & 0o777, 0o644, "{}", made.display());
+            }
             assert!(token.starts_with("odo_") && token.len() == 47, "{token}");
             file.run(TOKENS, &[]);
             assert_eq!(file.token(caller), token, "a start replaced the token");
-            let callers = file.home.path().join("callers/callers.toml");
-            let callers = std::fs::read_to_string(callers).expect("the callers are there");
+            let callers = std::fs::read_to_string(&callers).expect("the callers are there");
             assert!(!callers.contains(&token), "{callers}");
             tokens.insert(token);
         }

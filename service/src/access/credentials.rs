@@ -174,6 +174,16 @@ impl Credentials {
         ];
         let mut problems: Vec<String> = problems.into_iter().filter_map(Result::err).collect();
         problems.extend(self.refresh_issuers());
+        self.note(problems);
+    }
+
+    /// Says that a refresh has not read all files yet, so that their former content counts.
+    pub fn note_unfinished(&self, error: &dyn Error) {
+        self.note(vec![format!("the files were not read to the end: {error}")]);
+    }
+
+    /// Shows by the metric whether there are problems, and logs them if they are others than before.
+    fn note(&self, problems: Vec<String>) {
         self.stale.set(f64::from(u8::from(!problems.is_empty())));
         let mut logged = self.logged.lock();
         if *logged == problems {
@@ -189,15 +199,6 @@ impl Credentials {
             tracing::info!(target: TARGET, "What callers have to show can be read again");
         }
         *logged = problems;
-    }
-
-    /// Says that a refresh ended before it had read all files, so that their former content counts.
-    pub fn note_unfinished(&self, error: &dyn Error) {
-        self.stale.set(1.0);
-        tracing::error!(
-            target: TARGET,
-            "What callers have to show was not read again, so it stays as it was: {error}"
-        );
     }
 
     fn refresh_admin_token(&self) -> Result<(), String> {

@@ -75,14 +75,20 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
 }
 
 fn check_writers(path: &Path, metadata: &Metadata) -> Result<(), String> {
-    if metadata.permissions().mode() & OTHERS_WRITE == 0 {
-        return Ok(());
+    match metadata.permissions().mode() & OTHERS_WRITE {
+        0 => Ok(()),
+        _ => Err(format!(
+            "{} can be written by everybody, who could give themselves any right; take this away \
+             with `chmod o-w`",
+            path.display()
+        )),
     }
-    Err(format!(
-        "{} can be written by everybody, who could give themselves any right; take this away with \
-         `chmod o-w`",
-        path.display()
-    ))
+}
+
+/// Returns a sentence about a file if everybody can write to it.
+pub(crate) fn openness(path: &Path) -> Option<String> {
+    let metadata = path.metadata().ok().filter(Metadata::is_file)?;
+    check_writers(path, &metadata).err()
 }
 
 /// Returns a sentence about a file with a secret if everybody on this machine can read it.
@@ -97,7 +103,7 @@ pub(crate) fn exposure(path: &Path) -> Option<String> {
     let is_exposed = file.is_file()
         && has_right(&file, OTHERS_READ)
         && folders.all(|folder| has_right(folder, OTHERS_REACH))
-        && !is_of_kubernetes(&file);
+        && !is_of_container(&file);
     is_exposed.then(|| {
         format!(
             "{} has a secret that everybody on this machine can read; give it to the service's user \
@@ -107,14 +113,15 @@ pub(crate) fn exposure(path: &Path) -> Option<String> {
     })
 }
 
-/// Returns whether a file is in a volume that Kubernetes has made of a Secret or the like.
+/// Returns whether a file is where a container gets its secrets.
 ///
-/// By default everybody can read the files of such a volume. But only the containers that mount the
-/// volume see it, so there is nobody else. The files are in a folder that is called `..` and a time,
-/// to which links lead.
-fn is_of_kubernetes(path: &Path) -> bool {
+/// By default everybody can read such a file. But only the containers that mount it see it, so there
+/// is nobody else. Docker and podman mount secrets in `/run/secrets`. In a volume that Kubernetes has
+/// made of a Secret or the like, the files are in a folder that is called `..` and a time, to which
+/// links lead.
+fn is_of_container(path: &Path) -> bool {
     let mut names = path.iter().map(OsStr::as_encoded_bytes);
-    names.any(|name| name.len() > 2 && name.starts_with(b".."))
+    path.starts_with("/run/secrets") || names.any(|name| name.len() > 2 && name.starts_with(b".."))
 }
 
 fn text_of(path: &Path, mut opened: impl Read) -> Result<String, String> {
@@ -217,6 +224,8 @@ mod tests {
                 assert!(!told.contains("s3cret"), "{told}");
             }
         }
+        assert!(is_of_container(Path::new("/run/secrets/token")));
+        assert!(!is_of_container(&path), "{}", path.display());
         assert_eq!(exposure(&inner), None);
         assert_eq!(exposure(&folder.path().join("none")), None);
         assert_eq!(exposure(Path::new("/dev/null")), None);

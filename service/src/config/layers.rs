@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use figment::providers::{Format, Toml};
@@ -214,8 +215,8 @@ pub(crate) struct Layers {
     pub(crate) values: Figment,
     /// The file that the administrator's token was read from, if it was.
     pub(crate) admin_token_file: Option<PathBuf>,
-    /// A warning for each secret in a file that everybody can read.
-    pub(crate) exposed_secrets: Vec<String>,
+    /// A warning for each file that everybody can read or write, and should not.
+    pub(crate) exposed_files: Vec<String>,
 }
 
 /// Reads every layer, the weakest first.
@@ -228,21 +229,26 @@ pub(crate) fn read(flags: &Flags, environment: &Environment) -> Result<Layers, C
     ];
     let mut merged = Figment::new();
     let mut admin_token_file = None;
-    let mut exposed_secrets = Vec::new();
+    let mut exposed_files = Vec::new();
     for (origin, values) in layers {
         if let Some(file) = values.get("admin_token_file") {
             admin_token_file = file.as_str().map(PathBuf::from);
         } else if values.contains_key("admin_token") {
             admin_token_file = None;
         }
+        if let ConfigLayer::File(path) = &origin {
+            let sentence = guarded_file::openness(path);
+            let named = sentence.map(|text| format!("warning: the configuration file: {text}"));
+            exposed_files.extend(named);
+        }
         let layer = with_secrets(origin, values)?;
-        exposed_secrets.extend(layer.exposed_secrets());
+        exposed_files.extend(layer.exposed_secrets());
         merged = merged.merge(layer);
     }
     Ok(Layers {
         values: merged,
         admin_token_file,
-        exposed_secrets,
+        exposed_files,
     })
 }
 
@@ -259,7 +265,8 @@ fn file_layer(
     let is_absent = named.is_none() && matches!(path.try_exists(), Ok(false));
     let content = match is_absent {
         true => String::new(),
-        false => guarded_file::read_once(&path).map_err(|problem| {
+        false => fs::read_to_string(&path).map_err(|error| {
+            let problem = guarded_file::unread(&path, &error);
             let remedy = "correct its permissions, or the path in --config or ODOMETER_CONFIG";
             ConfigError::new("the configuration file", format!("{problem}; {remedy}"))
         })?,
@@ -486,16 +493,20 @@ mod tests {
     use super::super::tests::File;
     use super::*;
 
+    /// Some mounts show each file as if everybody could write to it, and have no way to say otherwise.
     #[test]
-    fn a_configuration_that_everybody_can_write_is_refused() {
+    fn a_configuration_that_everybody_can_write_is_warned_of() {
         let file = File::with("worker = 5\n");
         let config = file.flags.config.clone().unwrap();
-        for (mode, is_read) in [(0o664, true), (0o646, false)] {
+        for (mode, is_warned_of) in [(0o664, false), (0o646, true)] {
             set_permissions(&config, Permissions::from_mode(mode)).unwrap();
-            let refused = file.load().err().map(|refused| refused.to_string());
-            assert_eq!(refused.is_none(), is_read, "{mode:o}: {refused:?}");
-            let said = refused.unwrap_or_default();
-            assert!(is_read || said.contains("odometer.toml can be written by"));
+            let warnings = file.load().unwrap().security_warnings().join("\n");
+            let said = "odometer.toml can be written by everybody";
+            assert_eq!(
+                warnings.contains(said),
+                is_warned_of,
+                "{mode:o}: {warnings}"
+            );
         }
     }
 

@@ -111,8 +111,8 @@ section! {
         admin_token_file: Option<PathBuf> = None;
         /// Who may do what. Without it, callers need no token, except for changes.
         access: Option<AccessSettings> = None;
-        /// A warning for each secret in a file that everybody can read.
-        exposed_secrets: Vec<String> = Vec::new();
+        /// A warning for each file that everybody can read or write, and should not.
+        exposed_files: Vec<String> = Vec::new();
     }
 }
 
@@ -142,7 +142,7 @@ impl Config {
         let Layers {
             values: layers,
             admin_token_file,
-            exposed_secrets,
+            exposed_files,
         } = layers::read(flags, environment)?;
         let mut config: Self = layers.extract().map_err(|error| refused(&error))?;
         if let Some(error) = config.first_problem() {
@@ -169,12 +169,12 @@ impl Config {
         if let Some(error) = config.tls.missing(has_callers, has_operations) {
             return Err(error.named(|key| name_of(&layers, key)));
         }
-        config.exposed_secrets = exposed_secrets;
+        config.exposed_files = exposed_files;
         let key_file = config.tls.key_file.as_deref();
         if let Some(sentence) = key_file.and_then(guarded_file::exposure) {
             let name = name_of(&layers, "tls.key_file");
             let warning = format!("warning: {name}: {sentence}");
-            config.exposed_secrets.push(warning);
+            config.exposed_files.push(warning);
         }
         Ok((config, layers))
     }
@@ -196,7 +196,7 @@ impl Config {
     pub(crate) fn security_warnings(&self) -> Vec<String> {
         let short = self.short_token().into_iter();
         let others = self.tokens_in_clear().into_iter();
-        let exposed = self.exposed_secrets.iter().cloned();
+        let exposed = self.exposed_files.iter().cloned();
         short.chain(others).chain(exposed).collect()
     }
 

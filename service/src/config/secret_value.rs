@@ -78,7 +78,7 @@ mod tests {
             for path in [config.as_path(), Path::new(&url), Path::new(&key)] {
                 set(path, mode);
             }
-            file.load_with(given).unwrap().exposed_secrets
+            file.load_with(given).unwrap().exposed_files
         };
         assert_eq!(warnings(0o640), [""; 0]);
         let (in_file, in_variable) = (config.to_str().unwrap(), "environment variable ODOMETER");
