@@ -169,7 +169,7 @@ fn messages_of_tls_that_never_end_are_held_within_their_bounds() {
 }
 
 /// Returns by how many bytes memory grows for each of `n` callers whose first messages become whole
-/// at once. Each offers as many protocols as it can, which take a hundred times their bytes.
+/// at once. Each offers as many protocols as it can, which take many times their bytes.
 async fn grown_by_protocols(options: &Options, n: u32) -> u64 {
     let protocols = (0..2300_u16).map(|n| n.to_be_bytes().to_vec());
     let sent = hello(&TLS13, protocols.collect());

@@ -280,7 +280,7 @@ mod tests {
         assert!(is_answered, "vacuous: there is no answer with a turn");
     }
 
-    /// The first message would take a hundred times its bytes while it waits.
+    /// What is made of the first message would take many times its bytes while it waits.
     #[actix_web::test]
     async fn nothing_of_the_first_message_is_read_without_a_turn() {
         let (near, mut far) = connection().await;
