@@ -90,8 +90,8 @@ fn numbers_come_by_https_and_the_address_says_so() {
         assert!(https.program.url().starts_with("https://"));
         for versions in [&rustls::version::TLS12, &rustls::version::TLS13] {
             let address = https.program.address();
-            let opened =
-                SecureConnection::open_by(address, &https.authority, None, &[versions]).await;
+            let caller = TlsCaller::by(&https.authority, None, &[versions]);
+            let opened = caller.connect(address).await;
             let mut connection = opened.expect("the handshake is done");
             assert_eq!(connection.protocol(), Some(&b"http/1.1"[..]));
             assert!(connection.has_met(&https.server));

@@ -118,20 +118,6 @@ impl SecureConnection {
         TlsCaller::new(authority, shown).connect(address).await
     }
 
-    /// Does the same with these versions of TLS.
-    ///
-    /// # Errors
-    /// The handshake fails.
-    pub async fn open_by(
-        address: &str,
-        authority: &TestAuthority,
-        shown: Option<&SignedCertificate>,
-        versions: &[&'static rustls::SupportedProtocolVersion],
-    ) -> io::Result<Self> {
-        let caller = TlsCaller::by(authority, shown, versions);
-        caller.connect(address).await
-    }
-
     /// Returns the stream itself.
     pub fn into_stream(self) -> TlsStream<TcpStream> {
         self.stream

@@ -171,7 +171,8 @@ impl ListenerTls {
 impl Contents {
     fn read(files: &CertificateFiles) -> Result<Self, String> {
         let read = |key: &str, path: &Path| {
-            guarded_file::read_bytes(path).map_err(|problem| format!("tls.{key}: {problem}"))
+            let read = guarded_file::read_bytes(path, guarded_file::MAX_BYTES);
+            read.map_err(|problem| format!("tls.{key}: {problem}"))
         };
         let optional = |key: &str, path: &Option<PathBuf>| {
             path.as_deref().map(|path| read(key, path)).transpose()

@@ -1,6 +1,7 @@
 //! Remembers the JSON Web Tokens that were right, so that none is verified at each call.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -33,6 +34,8 @@ struct KeptVerdicts {
     /// How often keys and callers had changed when these verdicts were made.
     generation: u64,
     by_token: HashMap<TokenHash, Verdict>,
+    /// How many tokens of each caller are remembered, by the caller's name.
+    n_of_caller: HashMap<Arc<str>, usize>,
     /// No verdict ends before this time. `None` if there is none.
     first_end: Option<SystemTime>,
 }
@@ -76,18 +79,22 @@ impl Verdicts {
         }
         let until = verdict.until;
         kept.first_end = Some(kept.first_end.map_or(until, |first| first.min(until)));
-        kept.by_token.insert(token, verdict);
+        kept.insert(token, verdict);
     }
 }
 
 impl KeptVerdicts {
-    /// Returns whether one more token of a caller can be remembered. The callers of a generation are
-    /// those of one file, so their addresses tell them apart. To compare these takes less time than
-    /// the verification before.
-    fn has_room_for(&self, caller: &Arc<KnownCaller>) -> bool {
-        let verdicts = self.by_token.values();
-        let of_caller = verdicts.filter(|verdict| Arc::ptr_eq(&verdict.caller, caller));
-        self.by_token.len() < MAX_VERDICTS && of_caller.count() < MAX_OF_CALLER
+    /// Returns whether one more token of a caller can be remembered.
+    fn has_room_for(&self, caller: &KnownCaller) -> bool {
+        let n_of_caller = self.n_of_caller.get(&caller.name).copied();
+        self.by_token.len() < MAX_VERDICTS && n_of_caller.unwrap_or_default() < MAX_OF_CALLER
+    }
+
+    fn insert(&mut self, token: TokenHash, verdict: Verdict) {
+        let name = Arc::clone(&verdict.caller.name);
+        if self.by_token.insert(token, verdict).is_none() {
+            *self.n_of_caller.entry(name).or_default() += 1;
+        }
     }
 
     /// Removes the verdicts that have ended. It looks only if one may have ended, so a flood of
@@ -96,7 +103,11 @@ impl KeptVerdicts {
         if self.first_end.is_none_or(|first| now < first) {
             return;
         }
-        self.by_token.retain(|_, verdict| now < verdict.until);
+        let by_token = mem::take(&mut self.by_token).into_iter();
+        self.n_of_caller.clear();
+        for (token, verdict) in by_token.filter(|(_, verdict)| now < verdict.until) {
+            self.insert(token, verdict);
+        }
         self.first_end = self.by_token.values().map(|verdict| verdict.until).min();
     }
 }
@@ -109,9 +120,9 @@ mod tests {
     use super::super::token;
     use super::*;
 
-    fn verdict(until: SystemTime, expires: Option<&str>) -> Verdict {
+    fn verdict(name: &str, until: SystemTime, expires: Option<&str>) -> Verdict {
         let caller = Arc::new(KnownCaller {
-            name: "billing".into(),
+            name: name.into(),
             role: Arc::new(Role::new("taker")),
             expires: expires.and_then(|expires| expires.parse().ok()),
         });
@@ -128,16 +139,21 @@ mod tests {
         let (start, minute) = (SystemTime::UNIX_EPOCH, Duration::from_secs(60));
         let is_kept = |generation, at| verdicts.get(&hash(1), generation, at).is_some();
         assert!(!is_kept(3, start));
-        verdicts.keep(hash(1), verdict(start + minute, None), 3, start);
+        verdicts.keep(hash(1), verdict("billing", start + minute, None), 3, start);
         let last = start + minute - Duration::from_nanos(1);
         assert!(is_kept(3, last) && !is_kept(3, start + minute));
         assert!(!is_kept(2, start) && !is_kept(4, start));
         assert!(verdicts.get(&hash(2), 3, start).is_none());
 
-        verdicts.keep(hash(1), verdict(start + minute, None), 2, start);
+        verdicts.keep(hash(1), verdict("billing", start + minute, None), 2, start);
         assert!(is_kept(3, start), "an older verdict replaces nothing");
         let expires = Some("1970-01-01T00:00:30Z");
-        verdicts.keep(hash(1), verdict(start + minute, expires), 4, start);
+        verdicts.keep(
+            hash(1),
+            verdict("billing", start + minute, expires),
+            4,
+            start,
+        );
         assert!(is_kept(4, start) && !is_kept(4, start + minute / 2));
         assert!(!is_kept(3, start));
     }
@@ -146,7 +162,8 @@ mod tests {
     fn a_flood_of_one_caller_leaves_places_to_the_others() {
         let verdicts = Verdicts::default();
         let (start, second) = (SystemTime::UNIX_EPOCH, Duration::from_secs(1));
-        let (flooding, other) = (verdict(start + second, None), verdict(start + second, None));
+        let [flooding, other] =
+            ["flooding", "other"].map(|name| verdict(name, start + second, None));
         let n_kept = || verdicts.0.lock().by_token.len();
         for n in 0..2 * MAX_VERDICTS {
             verdicts.keep(hash(n), flooding.clone(), 0, start);
@@ -167,6 +184,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_right_tokens_takes_no_more_than_its_places() {
+        /// So many that their own bounds are not met first.
+        const N_CALLERS: usize = 2 * MAX_VERDICTS / MAX_OF_CALLER;
         let verdicts = Verdicts::default();
         let (start, second) = (SystemTime::UNIX_EPOCH, Duration::from_secs(1));
         let n_kept = |generation, now| {
@@ -178,13 +197,14 @@ mod tests {
         };
         for n in 0..2 * MAX_VERDICTS {
             let until = start + if n == 0 { second } else { 9 * second };
-            verdicts.keep(hash(n), verdict(until, None), 0, start);
+            let name = format!("caller-{}", n % N_CALLERS);
+            verdicts.keep(hash(n), verdict(&name, until, None), 0, start);
         }
         assert_eq!(n_kept(0, start), MAX_VERDICTS);
         assert_eq!(verdicts.0.lock().by_token.len(), MAX_VERDICTS);
         // The place of one that has ended is given to another one.
         for n in 2 * MAX_VERDICTS..2 * MAX_VERDICTS + 2 {
-            let later = verdict(start + 9 * second, None);
+            let later = verdict("another", start + 9 * second, None);
             verdicts.keep(hash(n), later, 0, start + second);
         }
         assert_eq!(n_kept(0, start + second), MAX_VERDICTS);
@@ -195,7 +215,7 @@ mod tests {
         );
         assert_eq!(n_kept(0, start + 9 * second), 0);
         // A change makes room for all.
-        verdicts.keep(hash(0), verdict(start + second, None), 1, start);
+        verdicts.keep(hash(0), verdict("another", start + second, None), 1, start);
         assert_eq!(verdicts.0.lock().by_token.len(), 1);
     }
 }

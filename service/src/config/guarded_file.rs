@@ -18,45 +18,42 @@ const OTHERS_READ: u32 = 0o004;
 /// The right of everybody to reach what is in a folder.
 const OTHERS_REACH: u32 = 0o001;
 
+/// The most bytes of any file that is read here. A list of 10,000 callers has some MiB.
+pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
 /// Reads a file that is read again while the service runs.
 ///
 /// # Errors
-/// A sentence that names the file: it cannot be read, it is a folder, a pipe or a device, or
-/// everybody may write to it.
+/// A sentence that names the file: it cannot be read, it is a folder, a pipe or a device, it is
+/// too large, or everybody may write to it.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
-    text_of(path, open(path)?)
+    text_of(path, read_bytes(path, MAX_BYTES)?)
 }
 
-/// Reads a file that need not be text, and that is read again while the service runs.
+/// Reads a file that need not be text, and that is read again while the service runs. It has
+/// `max_bytes` at most.
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let mut content = Vec::new();
-    let read = open(path)?.read_to_end(&mut content);
-    read.map_err(|error| unread(path, &error))?;
-    Ok(content)
+pub(crate) fn read_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
+    content_of(path, open(path)?, max_bytes)
 }
 
 /// Reads a file that is read at the start alone. So it may be a pipe, as a shell gives one for
 /// `<(…)`.
 ///
 /// # Errors
-/// A sentence that names the file: it cannot be read, or everybody may write to it.
+/// A sentence that names the file: it cannot be read, it is too large, or everybody may write to it.
 pub(crate) fn read_once(path: &Path) -> Result<String, String> {
     let opened = File::open(path).map_err(|error| unread(path, &error))?;
     let metadata = opened.metadata().map_err(|error| unread(path, &error))?;
     if metadata.is_file() {
         check_writers(path, &metadata)?;
     }
-    text_of(path, opened)
+    text_of(path, content_of(path, opened, MAX_BYTES)?)
 }
 
-/// Opens a file that is read again while the service runs.
-///
-/// # Errors
-/// As [`read`].
-pub(crate) fn open(path: &Path) -> Result<File, String> {
+fn open(path: &Path) -> Result<File, String> {
     // Without `NONBLOCK`, a pipe that nobody writes to would keep its reader waiting here.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = rustix::fs::open(path, flags, Mode::empty());
@@ -124,11 +121,29 @@ fn is_of_container(path: &Path) -> bool {
     path.starts_with("/run/secrets") || names.any(|name| name.len() > 2 && name.starts_with(b".."))
 }
 
-fn text_of(path: &Path, mut opened: impl Read) -> Result<String, String> {
-    let mut content = String::new();
-    let read = opened.read_to_string(&mut content);
-    read.map_err(|error| unread(path, &error))?;
-    Ok(content)
+/// Reads what was opened, which may have no end.
+fn content_of(path: &Path, opened: File, max_bytes: u64) -> Result<Vec<u8>, String> {
+    let mut content = Vec::new();
+    // One byte more tells a file that is too large.
+    let read = opened.take(max_bytes + 1).read_to_end(&mut content);
+    let n_bytes = read.map_err(|error| unread(path, &error))?;
+    if u64::try_from(n_bytes).is_ok_and(|n_bytes| n_bytes <= max_bytes) {
+        return Ok(content);
+    }
+    Err(format!(
+        "{} is too large; give {max_bytes} bytes at most",
+        path.display()
+    ))
+}
+
+fn text_of(path: &Path, content: Vec<u8>) -> Result<String, String> {
+    let text = String::from_utf8(content);
+    text.map_err(|error| {
+        unread(
+            path,
+            &io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()),
+        )
+    })
 }
 
 /// Returns the sentence about a file that cannot be read.
@@ -154,7 +169,7 @@ mod tests {
         write(&path, "s3cret").unwrap();
         for (mode, is_read) in [(0o600, true), (0o664, true), (0o666, false), (0o602, false)] {
             set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            assert_eq!(read_bytes(&path).is_ok(), is_read, "{mode:o}");
+            assert_eq!(read_bytes(&path, MAX_BYTES).is_ok(), is_read, "{mode:o}");
             for read in [read(&path), read_once(&path)] {
                 assert_eq!(read.is_ok(), is_read, "{mode:o}: {read:?}");
                 let said = read.err().unwrap_or_default();
@@ -184,7 +199,7 @@ mod tests {
                 let said = read(path).unwrap_err();
                 let named = format!("{} is a folder, a pipe or a device", path.display());
                 assert!(said.starts_with(&named), "{said}");
-                assert_eq!(read_bytes(path), Err(said));
+                assert_eq!(read_bytes(path, MAX_BYTES), Err(said));
             }
             remove_file(&link).unwrap();
         }
@@ -194,6 +209,28 @@ mod tests {
         symlink(&file, &link).unwrap();
         assert_eq!(read(&link), Ok("text".to_owned()));
         assert_eq!(read_once(Path::new("/dev/null")), Ok(String::new()));
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_refused_before_it_fills_the_memory() {
+        let folder = directory("guarded");
+        let path = folder.path().join("callers.toml");
+        write(&path, "1234").unwrap();
+        assert_eq!(read_bytes(&path, 4), Ok(b"1234".to_vec()));
+        let said = read_bytes(&path, 3).unwrap_err();
+        assert!(
+            said.ends_with("is too large; give 3 bytes at most"),
+            "{said}"
+        );
+        let large = File::options().write(true).open(&path).unwrap();
+        large.set_len(MAX_BYTES).unwrap();
+        assert!(read(&path).is_ok() && read_once(&path).is_ok());
+        large.set_len(MAX_BYTES + 1).unwrap();
+        let endless = read_once(Path::new("/dev/zero"));
+        for refused in [read(&path), read_once(&path), endless] {
+            let said = refused.unwrap_err();
+            assert!(said.contains("give 16777216 bytes at most"), "{said}");
+        }
     }
 
     fn set(path: &Path, mode: u32) {

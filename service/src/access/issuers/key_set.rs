@@ -1,7 +1,6 @@
 //! Reads the file of an issuer's keys: a JSON Web Key Set.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::Value;
@@ -25,11 +24,7 @@ impl KeySet {
     /// # Errors
     /// A sentence that says what is wrong.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let file = guarded_file::open(path)?;
-        let mut text = Vec::new();
-        // One byte more tells a file that is too large.
-        let read = file.take(MAX_BYTES + 1).read_to_end(&mut text);
-        read.map_err(|error| guarded_file::unread(path, &error))?;
+        let text = guarded_file::read_bytes(path, MAX_BYTES)?;
         Self::parse(&text).map_err(|problem| format!("{}: {problem}", path.display()))
     }
 
@@ -40,9 +35,6 @@ impl KeySet {
     /// # Errors
     /// As [`KeySet::read`].
     pub fn parse(text: &[u8]) -> Result<Self, String> {
-        if u64::try_from(text.len()).is_ok_and(|n_bytes| n_bytes > MAX_BYTES) {
-            return Err(format!("it is too large; give {MAX_BYTES} bytes at most"));
-        }
         let file: Value = serde_json::from_slice(text)
             .map_err(|error| format!("not a JSON Web Key Set: {error}"))?;
         let Some(keys) = file.get("keys").and_then(Value::as_array) else {
