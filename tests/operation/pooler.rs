@@ -16,7 +16,8 @@ use tokio::{
 };
 
 use crate::support::{
-    Backend, Ledger, PASSWORD, PgBouncer, Program, Server, TestDatabase, run, settings, wait,
+    Backend, Ledger, PASSWORD, PgBouncer, Program, Server, TestDatabase, directory, run, settings,
+    wait,
 };
 
 /// The configuration of a pooler for other drivers: it ignores these parameters.
@@ -48,7 +49,7 @@ async fn through_a_pooler(more: &str) {
     }
     let checked = options.run(&["check"]);
     assert_eq!(checked.code, Some(0), "{checked}");
-    let folder = tempfile::tempdir().expect("a directory");
+    let folder = directory("pooler");
     let file = folder.path().join("definitions.toml");
     std::fs::write(&file, "[sequences.planned]\n").expect("our directory");
     let rehearsed = options.run(&["apply", "--dry-run", &file.to_string_lossy()]);

@@ -14,6 +14,13 @@ use std::{
 
 use super::settings;
 
+/// The directory in which each run makes its own directory, as `tests/run` does.
+///
+/// `TMPDIR` does not count. The path of a Unix socket may have 107 bytes, and servers make sockets
+/// below this directory. In a home directory, tests about exposed files would see other files and
+/// permissions than elsewhere.
+const PARENT: &str = "/tmp";
+
 static KEEPER: LazyLock<Keeper> = LazyLock::new(Keeper::start);
 
 struct Keeper {
@@ -25,10 +32,8 @@ impl Keeper {
     fn start() -> Self {
         let given = settings::run_directory();
         let directory = given.clone().unwrap_or_else(|| {
-            // The path is short, because some paths below it have a limit, such as the paths of
-            // sockets.
             let number = uuid::Uuid::new_v4().simple().to_string();
-            std::env::temp_dir().join(format!("odometer-tests-{number:.8}"))
+            Path::new(PARENT).join(format!("odometer-tests-{number:.8}"))
         });
         std::fs::create_dir_all(&directory).expect("the directory of the run can be made");
         // A server that refuses to run as root must reach its own directory below this one.
@@ -88,8 +93,8 @@ pub fn unmount_with_the_run(path: &Path) {
     KEEPER.order(&format!("mount {}", path.display()));
 }
 
-/// Makes a new directory below the run's directory. The directory is removed when the returned
-/// value is dropped, or with the run.
+/// Makes a new directory below the run's directory, and so below `/tmp`. The directory is removed
+/// when the returned value is dropped, or with the run.
 pub fn directory(name: &str) -> tempfile::TempDir {
     tempfile::Builder::new()
         .prefix(&format!("{name}-"))
