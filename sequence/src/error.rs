@@ -14,7 +14,8 @@ const TARGET: &str = "odometer::sequence::error";
 
 /// Why a call failed. The message is public, and the cause was logged when it was found.
 ///
-/// With each of these errors, no number was given.
+/// With each of these errors, no number was given. [`SequenceError::may_have_used_numbers`] says
+/// whether numbers may be used up all the same.
 #[derive(Clone, Debug, Error)]
 pub enum SequenceError {
     #[error("There is no sequence `{name}`.")]
@@ -106,6 +107,7 @@ pub enum SequenceError {
     /// Sends the caller to another issuer. This error never leaves this layer.
     #[error("Another issuer has the numbers.")]
     Elsewhere,
+    /// Without a wait, the time of the caller was over.
     #[error(
         "Sequence `{name}` is at its speed limit (`limit`), and its numbers do not come fast enough; \
          try again later."
@@ -164,6 +166,15 @@ pub enum SequenceError {
 }
 
 impl SequenceError {
+    /// Returns whether numbers may have been used up for the caller, although it got none. The time
+    /// of the caller was over, and numbers may have been on their way.
+    pub fn may_have_used_numbers(&self) -> bool {
+        matches!(
+            self,
+            Self::RefillTimeout | Self::RateLimited { wait_ms: 0, .. }
+        )
+    }
+
     /// Returns what a caller of a sequence reads about a failure of the store.
     pub fn from_store(name: &SequenceName, error: StoreError) -> Self {
         Self::of_counter(&CounterKey::whole(name.clone()), error)
@@ -231,6 +242,26 @@ mod tests {
 
     fn told(error: StoreError) -> String {
         SequenceError::from_store(&SequenceName::parse("orders").unwrap(), error).to_string()
+    }
+
+    #[test]
+    fn a_caller_whose_time_is_over_may_have_used_numbers() {
+        let limited = |wait_ms| StoreError::RateLimited {
+            n_available: 0,
+            wait_ms,
+        };
+        for (error, expected) in [
+            (StoreError::Deadline, true),
+            (limited(0), true),
+            (limited(1), false),
+            (StoreError::Unavailable, false),
+            (StoreError::Exhausted { left: 1 }, false),
+            (StoreError::Retired, false),
+        ] {
+            let name = SequenceName::parse("orders").unwrap();
+            let error = SequenceError::from_store(&name, error);
+            assert_eq!(error.may_have_used_numbers(), expected, "{error:?}");
+        }
     }
 
     #[test]

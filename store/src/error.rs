@@ -33,7 +33,8 @@ pub enum StoreError {
     Exhausted { left: u64 },
     #[error("a block may have at most {limit} numbers")]
     TooLarge { limit: u64 },
-    /// The speed limit allows `n_available` numbers now, and enough of them after `wait_ms`.
+    /// The speed limit allows `n_available` numbers now, and enough of them after `wait_ms`. If
+    /// `wait_ms` is 0, the time for the reservation is over, and a write may have been made.
     #[error("the speed limit of the sequence is reached")]
     RateLimited { n_available: u64, wait_ms: u64 },
     /// The speed limit never allows so many numbers at once.

@@ -17,7 +17,7 @@ impl Issuer {
     }
 
     /// Returns why a caller got no numbers in time: the speed limit held the last refill back, or
-    /// another reason.
+    /// another reason. Numbers for the caller may be on their way.
     pub(crate) fn late(&self) -> SequenceError {
         let memory = self.memory.lock();
         let last = memory.last_refill.and_then(|refill| refill.why);

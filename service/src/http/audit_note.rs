@@ -29,7 +29,8 @@ impl AuditNote {
 
     /// Writes the line if the call got what it asked for, or if nobody knows whether it did.
     pub(crate) fn settle(mut self, outcome: &Result<Issued, SequenceError>) {
-        self.is_open = matches!(outcome, Err(SequenceError::RefillTimeout));
+        let refusal = outcome.as_ref().err();
+        self.is_open = refusal.is_some_and(SequenceError::may_have_used_numbers);
         if let Ok(issued) = outcome {
             let block = match self.what {
                 Taking::Block => issued.ranges.first(),
