@@ -81,10 +81,10 @@ pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse,
     let directory = &http.directory;
     let n_bytes = reply::most_bytes(directory, name.as_str(), &asked, wanted);
     let room = http.large_replies.take(n_bytes)?;
-    quotas::take_numbers(caller, count)?;
+    let charge = quotas::take_numbers(caller, count)?;
     let first_use = taker.note_first_use(&request, period);
     let taken = directory.take(&name, period, count, asked.contiguous).await;
-    quotas::settle(caller, count, &taken);
+    charge.settle(&taken);
     first_use.into_iter().for_each(|note| note.settle(&taken));
     let issued = suggestions::with_suggestions(&http, caller, ready(taken)).await?;
     // A shared name may have got a sequence of its own meanwhile.
@@ -124,14 +124,14 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
         is_confirmed: asked.confirm,
     };
     quotas::check_share(&http, caller, &share).await?;
-    quotas::take_numbers(caller, asked.size)?;
+    let charge = quotas::take_numbers(caller, asked.size)?;
     let has_roles = http.access.has_roles();
     let notes = [
         taker.note_first_use(&request, period),
         has_roles.then(|| taker.note(&request, period, Taking::Block)),
     ];
     let reserved = http.directory.reserve(&name, period, asked.size).await;
-    quotas::settle(caller, asked.size, &reserved);
+    charge.settle(&reserved);
     notes
         .into_iter()
         .flatten()

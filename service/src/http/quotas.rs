@@ -18,6 +18,7 @@ use super::visible_names::beginnings;
 use super::{sources, suggestions};
 use crate::access::quotas::Quota;
 use crate::access::quotas::names::{Creation, NamesQuota, Room};
+use crate::access::quotas::numbers::NumbersQuota;
 use crate::access::quotas::share::ALWAYS;
 use crate::access::right::Right;
 use crate::access::role::Role;
@@ -41,18 +42,52 @@ pub(crate) struct RequestedShare<'a> {
     pub(crate) is_confirmed: bool,
 }
 
-/// Takes `n` numbers from the quota of a caller's role. What is not issued is given back, unless
-/// nobody knows whether it was: a caller who hangs up uses up its quota, too.
+/// The numbers that a call took from the quota of its caller's role.
+///
+/// If this is dropped without the outcome of the call, the numbers stay taken. So a caller who
+/// hangs up uses up its quota, too: numbers for it may be on their way, or in a write that goes on.
+#[must_use = "the outcome of the call decides whether its numbers are given back"]
+pub(crate) struct QuotaCharge<'a> {
+    /// `None` if there is nothing to give back.
+    quota: Option<&'a NumbersQuota>,
+    n: u64,
+}
+
+impl QuotaCharge<'_> {
+    /// Gives the numbers back if `outcome` says that certainly none was used up.
+    pub(crate) fn settle<T>(mut self, outcome: &Result<T, SequenceError>) {
+        let is_certain = match outcome {
+            Ok(_) => false,
+            Err(error) => !error.may_have_used_numbers(),
+        };
+        let quota = self.quota.take();
+        if let Some(quota) = quota.filter(|_| is_certain) {
+            quota.give_back(self.n);
+        }
+    }
+}
+
+impl Drop for QuotaCharge<'_> {
+    fn drop(&mut self) {
+        if !faults::is(Fault::QuotaGivenBack) {
+            return;
+        }
+        if let Some(quota) = self.quota {
+            quota.give_back(self.n);
+        }
+    }
+}
+
+/// Takes `n` numbers from the quota of a caller's role.
 ///
 /// # Errors
 /// 429 if its callers took too many in the last seconds, or 400 if it may never take so many in one
 /// call.
-pub(crate) fn take_numbers(caller: &Caller, n: u64) -> Result<(), Problem> {
-    let Some(role) = caller.role() else {
-        return Ok(());
-    };
-    let Some(quota) = &role.quotas().numbers else {
-        return Ok(());
+pub(crate) fn take_numbers(caller: &Caller, n: u64) -> Result<QuotaCharge<'_>, Problem> {
+    let role = caller.role();
+    let quota = role.and_then(|role| role.quotas().numbers.as_ref());
+    let Some((role, quota)) = role.zip(quota) else {
+        return Ok(QuotaCharge { quota: None, n });
     };
     let role = role.name();
     if n > quota.burst() {
@@ -64,7 +99,8 @@ pub(crate) fn take_numbers(caller: &Caller, n: u64) -> Result<(), Problem> {
     }
     let taken = quota.take(n, Instant::now());
     let Err(wait) = taken.or_else(|wait| if is_counted() { Err(wait) } else { Ok(()) }) else {
-        return Ok(());
+        let quota = Some(quota);
+        return Ok(QuotaCharge { quota, n });
     };
     let detail = format!(
         "The callers of the role `{role}` may take {} numbers a second from this replica, and have \
@@ -74,20 +110,6 @@ pub(crate) fn take_numbers(caller: &Caller, n: u64) -> Result<(), Problem> {
     let refusal = caller.quota_refusal(Code::QuotaExceeded, Quota::Numbers, detail);
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     Err(refusal.after_ms(wait_ms))
-}
-
-/// Gives `n` numbers back to the quota of a caller's role if `outcome` says that none was issued.
-pub(crate) fn settle<T>(caller: &Caller, n: u64, outcome: &Result<T, SequenceError>) {
-    let is_certain = match outcome {
-        Ok(_) => false,
-        Err(error) => !matches!(error, SequenceError::RefillTimeout),
-    };
-    let quota = caller
-        .role()
-        .and_then(|role| role.quotas().numbers.as_ref());
-    if let Some(quota) = quota.filter(|_| is_certain) {
-        quota.give_back(n);
-    }
 }
 
 /// Checks that a call takes no larger share of what a sequence has left than its role allows.

@@ -59,13 +59,13 @@ async fn start(backend: Backend, options: Options) -> (Roles, Cast) {
     (roles, cast)
 }
 
-async fn define(client: &Client, name: &str, definition: Value) {
+pub(super) async fn define(client: &Client, name: &str, definition: Value) {
     let path = format!("/v1/sequences/{name}");
     let made = send(client, ADMIN, (Method::PUT, &path, Some(&definition))).await;
     assert_eq!(made.status, 201, "{made:?}");
 }
 
-async fn high_water_mark(client: &Client, name: &str) -> i64 {
+pub(super) async fn high_water_mark(client: &Client, name: &str) -> i64 {
     let path = format!("/v1/sequences/{name}");
     let shown = get(client, ADMIN, &path).await.json();
     let mark = shown["state"]["high_water_mark"].as_str();

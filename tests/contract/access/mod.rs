@@ -3,6 +3,7 @@
 mod attacks;
 mod certificates;
 mod first_use;
+mod hang_ups;
 mod issuers;
 mod quotas;
 mod rotation;
@@ -23,7 +24,7 @@ const ADMIN: &str = "a-token-of-the-administrator";
 
 /// A program with roles.
 struct Roles {
-    _database: TestDatabase,
+    database: TestDatabase,
     folder: TempDir,
     program: Program,
 }
@@ -51,7 +52,7 @@ impl Roles {
             .env("ODOMETER_ADMIN_TOKEN", ADMIN);
         let program = options.start_ready().await;
         Self {
-            _database: database,
+            database,
             folder,
             program,
         }
