@@ -16,22 +16,22 @@ const LIMIT: Duration = Duration::from_secs(20);
 const ACCESS: &str = "[access.roles.taker]\ntake = [\"*\"]\ncreate = [\"*\"]\n\
     [access.roles.reader]\nlook = [\"*\"]\n";
 const NEXT: &str = "/v1/sequences/orders/next";
-const BILLING: &str = "spiffe://corp/ns/payments/sa/billing";
-const WEB: &str = "web.example";
+pub(super) const BILLING: &str = "spiffe://corp/ns/payments/sa/billing";
+pub(super) const WEB: &str = "web.example";
 /// The text of the log when the files of `[tls]` were read again.
 const READ_AGAIN: &str = "The files of [tls] have changed";
 
 /// A program that knows callers by their certificates.
-struct Certified {
-    roles: Roles,
+pub(super) struct Certified {
+    pub(super) roles: Roles,
     files: TlsFiles,
     /// Signs the certificates of the listener and of the callers.
-    authority: TestAuthority,
+    pub(super) authority: TestAuthority,
 }
 
 impl Certified {
     /// Starts a program with the roles of `access`, and with the callers of `sections`.
-    async fn start(options: Options, access: &str, sections: &str) -> Self {
+    pub(super) async fn start(options: Options, access: &str, sections: &str) -> Self {
         let authority = TestAuthority::new("of the tests");
         let files = TlsFiles::new(&authority.sign(&[HOST]));
         files.set("ca.pem", &authority.certificate());
@@ -63,7 +63,7 @@ impl Certified {
     }
 
     /// Calls once on a connection of its own. Returns `None` if the connection ends.
-    async fn call(
+    pub(super) async fn call(
         &self,
         shown: Option<&SignedCertificate>,
         token: &str,
@@ -73,7 +73,7 @@ impl Certified {
         connection.call(method, path, token).await
     }
 
-    async fn take(&self, shown: Option<&SignedCertificate>, token: &str) -> Reply {
+    pub(super) async fn take(&self, shown: Option<&SignedCertificate>, token: &str) -> Reply {
         let reply = self.call(shown, token, ("POST", NEXT)).await;
         reply.expect("a reply")
     }
@@ -98,7 +98,7 @@ impl Certified {
     }
 }
 
-fn section(name: &str, role: &str, certificate: &str) -> String {
+pub(super) fn section(name: &str, role: &str, certificate: &str) -> String {
     format!("[{name}]\nrole = \"{role}\"\ncertificate = \"{certificate}\"\n")
 }
 

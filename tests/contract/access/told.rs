@@ -3,6 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::certificates::{BILLING, Certified, WEB, section};
 use super::{ADMIN, Roles, TestCaller, get, post, refused, send};
 use crate::support::{Backend, Program, TestDatabase, directory, run};
 
@@ -149,6 +150,57 @@ fn who_changed_it_is_in_the_log_and_limit_and_store_are_the_administrator_s() {
             [&json!("administrator"), by_token, no_role],
         ];
         assert_eq!(who, expected, "{audit:?}");
+    });
+}
+
+#[test]
+fn the_audit_says_by_what_a_caller_is_known() {
+    const ORDERS: &str = "/v1/sequences/orders";
+    const RESTORE: &str = "/v1/sequences/orders/restore";
+    run(async {
+        let access = "anonymous = \"definer\"\n[access.roles.definer]\ndefine = [\"*\"]\n\
+            [access.roles.taker]\ntake = [\"*\"]\ncreate = [\"*\"]\n";
+        let other = TestCaller::new("by-token", "definer");
+        let sections = [
+            section("billing", "definer", BILLING),
+            section("web", "taker", WEB),
+            other.section(),
+        ];
+        let service = Certified::start(Program::options(), access, &sections.concat()).await;
+        let billing = service.authority.sign(&[BILLING]);
+        let web = service.authority.sign(&[WEB]);
+        assert_eq!(service.take(Some(&web), "").await.status, 200);
+        for (shown, token, call, status) in [
+            (Some(&web), "", ("DELETE", ORDERS), 403),
+            (Some(&billing), "", ("DELETE", ORDERS), 204),
+            // A token beats the certificate.
+            (Some(&billing), &*other.token, ("POST", RESTORE), 200),
+            (None, "", ("DELETE", ORDERS), 204),
+        ] {
+            let reply = service.call(shown, token, call).await;
+            let reply = reply.expect("a reply");
+            assert_eq!(reply.status, status, "{call:?}: {reply:?}");
+        }
+        let log = service.roles.program.stop().await;
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let audit = lines.filter(|line: &Value| line["target"] == "odometer::audit");
+        let mut told: Vec<[String; 4]> = audit
+            .map(|line| {
+                let text = |field: &str| line[field].as_str().unwrap_or_default().to_owned();
+                ["what", "who", "how", "role"].map(text)
+            })
+            .collect();
+        told.sort();
+        let expected = [
+            ["define", "web", "certificate", "taker"],
+            ["first-use", "web", "certificate", "taker"],
+            ["restore", "by-token", "token", "definer"],
+            ["retire", "anonymous", "nothing", "definer"],
+            ["retire", "billing", "certificate", "definer"],
+        ];
+        assert_eq!(told, expected, "{log}");
     });
 }
 
