@@ -3,28 +3,28 @@ import { Window, check, focusIsSeen, leaks, tooPale, tooWide, until } from './br
 import { answered, looks, row } from './places.mjs';
 
 const ADMIN = 'a-token-of-the-test';
-const tokenOf = (caller) => `odo_${caller.padEnd(43, '0')}`;
+export const tokenOf = (caller) => `odo_${caller.padEnd(43, '0')}`;
 
 const REFUSED = 'The service does not accept this token: it is wrong, has expired, or was withdrawn.';
 const CHANGES = ['Take a number', 'Raise…', 'Retire…'];
 
 const field = (page) => page.getByRole('region', { name: 'Token' }).getByLabel('Token', { exact: true });
-const entrance = (page) => page.getByRole('heading', { level: 1, name: 'This service needs a token' });
-const status = (page) => page.locator('#status').textContent();
-const caller = (page) => page.locator('#caller');
+export const entrance = (page) => page.getByRole('heading', { level: 1, name: 'This service needs a token' });
+export const status = (page) => page.locator('#status').textContent();
+export const caller = (page) => page.locator('#caller');
 const fact = (page, name) => page.getByRole('region', { name: 'You' }).locator('.facts > div').filter({ has: page.getByText(name, { exact: true }) }).locator('dd');
 
-async function give(page, token) {
+export async function give(page, token) {
   await field(page).fill(token);
   await page.getByRole('button', { name: 'Use this token' }).click();
 }
 
-async function isOffered(page, name) {
+export async function isOffered(page, name) {
   return page.getByRole('button', { name, exact: true }).isVisible();
 }
 
 /** Notes each request, and its token. */
-function noteCalls(page) {
+export function noteCalls(page) {
   const calls = [];
   page.on('request', (request) => calls.push({ url: request.url(), token: request.headers().authorization }));
   return calls;

@@ -169,6 +169,12 @@ export async function leaks(page, secret) {
   return Object.entries(places).filter(([, text]) => text.includes(secret)).map(([place]) => place);
 }
 
+/** Which of these words are in the document, shown or hidden. */
+export async function remains(page, words) {
+  const text = await page.evaluate(() => document.documentElement.outerHTML);
+  return words.filter((word) => text.includes(word));
+}
+
 /** Whether one sees where the keyboard is. */
 export function focusIsSeen(page) {
   return page.evaluate(() => {

@@ -1,5 +1,5 @@
 // What the other steps look for is found where it is: each fault is planted, and has to be noticed.
-import { Window, check, focusIsSeen, leaks, tooPale, tooWide, until } from './browser.mjs';
+import { Window, check, focusIsSeen, leaks, remains, tooPale, tooWide, until } from './browser.mjs';
 
 export async function controls(browser, base) {
   const planted = {
@@ -31,6 +31,7 @@ export async function controls(browser, base) {
   await foreign(browser, base);
   await looks(browser, base);
   await secrets(browser, base);
+  await remnants(browser, base);
 }
 
 /** The policy keeps the page from asking elsewhere; without it, it is the driver that notices. */
@@ -82,4 +83,30 @@ async function secrets(browser, base) {
   }
   await window.close();
   console.log('found: a secret in each place where it can be kept');
+}
+
+async function remnants(browser, base) {
+  for (const [place, plant] of Object.entries({
+    'the title': () => { document.title = 'planted'; },
+    'a hidden element': () => {
+      const hidden = document.createElement('p');
+      hidden.hidden = true;
+      hidden.textContent = 'planted';
+      document.querySelector('main').append(hidden);
+    },
+    'an attribute': () => document.getElementById('replica').setAttribute('title', 'planted'),
+    'a dialog that is closed': () => {
+      const dialog = document.createElement('dialog');
+      dialog.textContent = 'planted';
+      document.body.append(dialog);
+    },
+  })) {
+    const window = await Window.open(browser, base);
+    await window.page.locator('.tiles dd').first().waitFor();
+    check((await remains(window.page, ['planted'])).length === 0, 'a word before it is planted');
+    await window.page.evaluate(plant);
+    check((await remains(window.page, ['planted'])).length === 1, `a word in ${place} was not found`);
+    await window.close();
+  }
+  console.log('found: a word in each place where it can remain');
 }

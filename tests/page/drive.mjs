@@ -13,11 +13,12 @@ import { lists } from './lists.mjs';
 import { operators } from './operators.mjs';
 import { outage } from './outage.mjs';
 import { pictures } from './pictures.mjs';
+import { rights } from './rights.mjs';
 import { closed, token } from './token.mjs';
 import { tour } from './tour.mjs';
 
 const [stage, base, directory] = process.argv.slice(2);
-const stages = { anonymous, answers, beginning, closed, controls, lists, operators, outage, pictures, roles, token, tour };
+const stages = { anonymous, answers, beginning, closed, controls, lists, operators, outage, pictures, rights, roles, token, tour };
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function asked(what) {

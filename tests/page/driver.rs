@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::support::{directory, keeper, npm};
 
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "package.json",
     "package-lock.json",
     "drive.mjs",
@@ -28,6 +28,7 @@ const FILES: [&str; 17] = [
     "outage.mjs",
     "pictures.mjs",
     "places.mjs",
+    "rights.mjs",
     "token.mjs",
     "tour.mjs",
     "words.mjs",

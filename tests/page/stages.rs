@@ -210,6 +210,49 @@ fn who_looks_is_asked_for_a_token_if_there_are_roles() {
 }
 
 #[test]
+fn an_open_page_follows_the_rights_of_its_caller() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let folder = directory("access");
+        let callers = folder.path().join("callers.toml");
+        let options = with_roles(&database, &callers);
+        // In one step, so that the program never finds an empty file.
+        let write = |sections: &str| {
+            let beside = callers.with_extension("new");
+            std::fs::write(&beside, sections).expect("our directory");
+            std::fs::rename(&beside, &callers).expect("our directory");
+        };
+        write(&section("desk", "reader"));
+        let program = options.start_ready().await;
+        let bearer = format!("Bearer {TOKEN}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ];
+        let definition = json!({"start": "770001", "description": "Paper of the bank"});
+        let body = Some(definition.to_string().into_bytes());
+        let path = "/v1/sequences/cheques";
+        let client = program.client();
+        let made = client.send(reqwest::Method::PUT, path, &headers, body);
+        assert_eq!(made.await.expect("a reply").status, 201);
+        let done = drive("rights", &program.url(), Path::new("."), async |wanted| {
+            write(&match wanted {
+                "more rights" => section("desk", "operator"),
+                "fewer rights" => section("desk", "reader"),
+                "another name" => section_by("counter", "operator", "desk"),
+                "no right to look" => section("desk", "biller"),
+                "the token withdrawn" => section("billing", "biller"),
+                other => panic!("what is {other}?"),
+            });
+            program.hang_up();
+        })
+        .await;
+        assert_eq!(done.n("ask: "), 7);
+        assert_eq!(done.n("step: "), 6);
+    });
+}
+
+#[test]
 fn who_may_look_without_a_token_can_give_one() {
     run(async {
         let database = TestDatabase::prepared(Backend::Sqlite).await;
@@ -224,6 +267,7 @@ fn who_may_look_without_a_token_can_give_one() {
 }
 
 /// Returns a program with a role that may only look, and one that may only take. Each has a caller.
+/// A third role may look, take and define, and has no caller.
 fn with_roles(database: &TestDatabase, callers: &Path) -> Options {
     let sections = section("report", "reader") + &section("billing", "biller");
     std::fs::write(callers, sections).expect("our directory");
@@ -234,11 +278,19 @@ fn with_roles(database: &TestDatabase, callers: &Path) -> Options {
         .env("ODOMETER_ACCESS__ROLES__READER__LOOK", "*")
         .env("ODOMETER_ACCESS__ROLES__BILLER__TAKE", "orders,invoice-*")
         .env("ODOMETER_ACCESS__ROLES__BILLER__NUMBERS", "5k/s")
+        .env("ODOMETER_ACCESS__ROLES__OPERATOR__LOOK", "*")
+        .env("ODOMETER_ACCESS__ROLES__OPERATOR__TAKE", "*")
+        .env("ODOMETER_ACCESS__ROLES__OPERATOR__DEFINE", "*")
 }
 
 /// Returns the section of a caller in the file of callers. Its token is the one of `access.mjs`.
 fn section(caller: &str, role: &str) -> String {
-    let token = format!("odo_{caller:0<43}");
+    section_by(caller, role, caller)
+}
+
+/// Returns the section of a caller that has the token of `other`.
+fn section_by(caller: &str, role: &str, other: &str) -> String {
+    let token = format!("odo_{other:0<43}");
     let digits = to_hex(&hash(&token).expect("it has the form of a token"));
     format!("[{caller}]\nrole = \"{role}\"\nsha256 = [\"{digits}\"]\n")
 }
@@ -254,7 +306,7 @@ fn what_is_wrong_on_the_page_is_noticed() {
             .await;
         take(&program.client(), "orders", 1).await;
         let done = drive_alone("controls", &program.url()).await;
-        assert_eq!(done.n("found: "), 12);
+        assert_eq!(done.n("found: "), 13);
     });
 }
 

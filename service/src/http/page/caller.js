@@ -55,10 +55,15 @@ export function callerCard() {
     node,
     show(caller) {
       node.hidden = caller === null;
-      if (caller === null || shown === JSON.stringify(caller)) {
+      if (shown === JSON.stringify(caller)) {
         return;
       }
       shown = JSON.stringify(caller);
+      if (caller === null) {
+        // What is hidden is in the document all the same.
+        [words, rights, quotas, shared].forEach((part) => part.replaceChildren());
+        return;
+      }
       const { caller: name, role } = caller;
       words.replaceChildren('You are ', h('code', {}, name),
         ...(role === null ? [', and may do everything.'] : [', with the role ', h('code', {}, role), '.']));

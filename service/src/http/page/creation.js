@@ -81,6 +81,9 @@ async function created(form, name, body) {
   const send = (query) => withToken(form, pathOf(name, '', query), { method: 'PUT', body, headers: { 'If-None-Match': '*' } });
   try {
     const { samples, runway, warnings } = await send({ dry_run: true });
+    if (!form.isConnected) {
+      return null;
+    }
     const consent = await ask({
       title: `Create ${name}?`,
       words: [

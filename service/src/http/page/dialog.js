@@ -48,6 +48,11 @@ export function ask({ title, words, error, field, yes, isGrave = false }) {
   });
 }
 
+/** Closes each dialog that is open, as its Cancel does. */
+export function dismiss() {
+  document.querySelectorAll('dialog').forEach((dialog) => dialog.dispatchEvent(new Event('cancel')));
+}
+
 /** Why a text can be no token; null if it can be one. */
 export function wrongToken(given) {
   return canBeSent(given) ? null : 'A token is of letters, digits and signs of ASCII.';

@@ -4,6 +4,7 @@ import { access } from './access.js';
 import { Refusal, SOON_MS, Unreachable, call, tokenNow } from './api.js';
 import { askCaller, lackedRights } from './caller.js';
 import { creation } from './creation.js';
+import { dismiss } from './dialog.js';
 import { arrange, put, set } from './dom.js';
 import { ago, moment } from './format.js';
 import { noteNodes, notesOf, shortestReserve, storesAway } from './notices.js';
@@ -11,10 +12,13 @@ import { overview } from './overview.js';
 import { sequence } from './sequence.js';
 
 const BETWEEN_LOOKS_MS = 1000;
+/** Between two questions whether a caller may look now, to whom the service showed nothing. */
+const BETWEEN_CALLERS_MS = 30000;
 
 const main = document.getElementById('main');
 const notices = document.getElementById('notices');
 const replica = document.getElementById('replica');
+const version = document.getElementById('version');
 const who = document.getElementById('caller');
 const status = document.getElementById('status');
 
@@ -31,6 +35,10 @@ const noted = noteNodes();
 /** What stands in place of the view while the service shows nothing. */
 const entrance = access(seen, look);
 let view = null;
+/** The title of the view. */
+let title = '';
+/** When the page asked last who the caller is. */
+let askedAt = 0;
 let looking = false;
 let lookAgain = false;
 
@@ -64,7 +72,8 @@ function show() {
   const isFirst = view === null;
   view?.stop?.();
   view = wanted.make();
-  document.title = wanted.title ? `${wanted.title} · Odometer` : 'Odometer';
+  title = wanted.title;
+  showTitle();
   if (seen.isShut) {
     return;
   }
@@ -93,30 +102,27 @@ async function look() {
   }
 }
 
-/** Not while nobody sees the page, nor while the service would refuse it all again. */
+/** Not while nobody sees the page, and less often while the service would refuse it all again. */
 function lookIfUseful() {
-  if (!document.hidden && (!seen.isShut || seen.lostAt)) {
+  const isInVain = seen.isShut && !seen.lostAt;
+  const isDue = seen.caller !== null && performance.now() - askedAt >= BETWEEN_CALLERS_MS;
+  if (!document.hidden && (!isInVain || isDue)) {
     look();
   }
 }
 
 async function lookOnce(current) {
   const { nChanges } = tokenNow();
+  const refused = seen.isShut && seen.caller !== null ? JSON.stringify(seen.caller) : null;
+  askedAt = performance.now();
   try {
     await askCaller(seen);
-    const known = await call('v1/replica', { patience: SOON_MS });
-    if (typeof known.holder !== 'string' || !Array.isArray(known.stores)) {
-      throw new Unreachable('GET', 200);
+    if (refused !== null && refused === JSON.stringify(seen.caller)) {
+      // With the same rights, all the rest would be refused again.
+      shut(true);
+    } else {
+      await lookAtAll(current);
     }
-    seen.replica = known;
-    shut(false);
-    showRights();
-    seen.version ??= known.version;
-    seen.databaseUp = known.stores.flatMap((store) => store.databases).some((database) => database.up);
-    await Promise.all([
-      current.refresh(),
-      askShortest(storesAway(known)).then((shortest) => { seen.shortest = shortest; }),
-    ]);
     heard(null);
   } catch (error) {
     if (tokenNow().nChanges !== nChanges) {
@@ -138,22 +144,49 @@ async function lookOnce(current) {
   showReplica();
 }
 
+async function lookAtAll(current) {
+  const known = await call('v1/replica', { patience: SOON_MS });
+  if (typeof known.holder !== 'string' || !Array.isArray(known.stores)) {
+    throw new Unreachable('GET', 200);
+  }
+  seen.replica = known;
+  shut(false);
+  showRights();
+  seen.version ??= known.version;
+  seen.databaseUp = known.stores.flatMap((store) => store.databases).some((database) => database.up);
+  await Promise.all([
+    current.refresh(),
+    askShortest(storesAway(known)).then((shortest) => { seen.shortest = shortest; }),
+  ]);
+}
+
 /** Whether the service shows nothing to this caller, and would to another one. */
 function isForOthers(error) {
   return error instanceof Refusal && (error.status === 401 || (error.status === 403 && seen.caller !== null));
 }
 
-/** Puts the entrance in place of the view, or the view back, with all that was written there. */
+/**
+ * Puts the entrance in place of the view, or the view back, with all that was written there.
+ * While the entrance is there, the document has nothing of the replica or of sequences.
+ */
 function shut(isShutNow) {
   const isAnother = seen.isShut !== isShutNow;
   seen.isShut = isShutNow;
   if (isShutNow) {
+    seen.replica = null;
+    seen.shortest = null;
     entrance.refresh();
   }
   if (isAnother) {
+    dismiss();
+    showTitle();
     main.replaceChildren((isShutNow ? entrance : view).node);
     (isShutNow ? entrance : main).focus({ preventScroll: true });
   }
+}
+
+function showTitle() {
+  document.title = title && !seen.isShut ? `${title} · Odometer` : 'Odometer';
 }
 
 /** Says who calls, and has the style leave out what this caller cannot do here. */
@@ -177,11 +210,9 @@ function heard(error) {
 
 function showReplica() {
   const known = seen.replica;
-  if (known) {
-    put(replica, known.holder);
-    set(replica, 'title', `This replica, as the journal calls it; up since ${moment(known.started)}`);
-    put(document.getElementById('version'), `Odometer ${known.version} · replica ${known.holder} · up since ${moment(known.started)} (${ago(known.started).replace(' ago', '')})`);
-  }
+  put(replica, known?.holder);
+  set(replica, 'title', known && `This replica, as the journal calls it; up since ${moment(known.started)}`);
+  put(version, known && `Odometer ${known.version} · replica ${known.holder} · up since ${moment(known.started)} (${ago(known.started).replace(' ago', '')})`);
   const [state, word] = standing(known);
   set(status, 'data-state', state);
   put(status, word);
