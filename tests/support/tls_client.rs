@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, HandshakeKind, RootCertStore,
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
@@ -76,6 +76,17 @@ impl TlsCaller {
         self
     }
 
+    /// Returns a connection without a socket, whose handshake begins.
+    pub fn session(&self) -> ClientConnection {
+        let host = HOST.try_into().expect("the name of a host");
+        ClientConnection::new(self.shared_config(), host).expect("it can be used")
+    }
+
+    /// The copy shares what the caller remembers.
+    fn shared_config(&self) -> Arc<ClientConfig> {
+        Arc::new(self.config.clone())
+    }
+
     /// Opens a connection to `address`, a `host:port`. With TLS 1.3 the server looks at the
     /// certificate later, so its refusal is no error here.
     ///
@@ -92,8 +103,7 @@ impl TlsCaller {
     pub async fn connect_over(&self, stream: TcpStream) -> io::Result<SecureConnection> {
         stream.set_nodelay(true)?;
         let host = HOST.try_into().expect("the name of a host");
-        // The copy shares what the caller remembers.
-        let connector = TlsConnector::from(Arc::new(self.config.clone()));
+        let connector = TlsConnector::from(self.shared_config());
         let connecting = connector.connect(host, stream);
         let stream = tokio::time::timeout(REPLY_LIMIT, connecting).await??;
         Ok(SecureConnection { stream })

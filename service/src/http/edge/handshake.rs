@@ -203,11 +203,13 @@ async fn uncut<T>(place: &WatchedPlace, work: impl Future<Output = T>) -> Result
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
+    use std::io::Write as _;
     use std::time::Duration;
 
     use futures_util::FutureExt;
     use odometer_process::metrics::Metrics;
-    use odometer_tests::{HOST, TestAuthority, TlsFiles};
+    use odometer_tests::{HOST, TestAuthority, TlsCaller, TlsFiles};
+    use rustls::ClientConnection;
     use rustls::version::TLS13;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
@@ -227,12 +229,14 @@ mod tests {
         Rc::new(Watch::new(&bounds, Metrics::new().listener.clone())).admit()
     }
 
-    fn listener_tls() -> Arc<ListenerTls> {
-        let files = TlsFiles::new(&TestAuthority::new("a").sign(&[HOST]));
+    /// Returns the state of a listener whose certificate is of `authority`, as those of callers are.
+    fn listener_tls(authority: &TestAuthority) -> Arc<ListenerTls> {
+        let files = TlsFiles::new(&authority.sign(&[HOST]));
+        files.set("ca.pem", &authority.certificate());
         let files = CertificateFiles {
             certificate: files.path("server.pem"),
             key: files.path("server.key"),
-            clients_ca: None,
+            clients_ca: Some(files.path("ca.pem")),
             clients_crl: None,
         };
         Arc::new(ListenerTls::read(&files).unwrap())
@@ -261,7 +265,11 @@ mod tests {
     async fn an_answer_is_computed_only_in_a_turn() {
         let (near, mut far) = connection().await;
         far.write_all(&hello()).await.unwrap();
-        let (handshakes, place, tls) = (Handshakes::new(), place(), listener_tls());
+        let (handshakes, place, tls) = (
+            Handshakes::new(),
+            place(),
+            listener_tls(&TestAuthority::new("a")),
+        );
         let all = all_turns(&handshakes).await;
         let tls = || Some(Arc::clone(&tls));
         let mut carried = Box::pin(handshakes.carry_out(near, tls, &place));
@@ -284,7 +292,11 @@ mod tests {
     #[actix_web::test]
     async fn nothing_of_the_first_message_is_read_without_a_turn() {
         let (near, mut far) = connection().await;
-        let (handshakes, place, tls) = (Handshakes::new(), place(), listener_tls());
+        let (handshakes, place, tls) = (
+            Handshakes::new(),
+            place(),
+            listener_tls(&TestAuthority::new("a")),
+        );
         far.write_all(&hello()).await.unwrap();
         near.readable().await.unwrap();
         let all = all_turns(&handshakes).await;
@@ -299,6 +311,48 @@ mod tests {
         // The end of a socket with bytes that nobody has read is no end in order.
         let ended = far.read(&mut [0; 1]).await.map_err(|error| error.kind());
         assert_eq!(ended, Err(io::ErrorKind::ConnectionReset));
+    }
+
+    /// Carries out the handshake of `caller` on `far`. Its end and a request of `n` bytes are sent
+    /// at once.
+    async fn ask_at_once(mut caller: ClientConnection, far: &mut TcpStream, n: usize) {
+        let mut part = vec![0; 16 * 1024];
+        while caller.is_handshaking() {
+            send(&mut caller, far).await;
+            let n_read = far.read(&mut part).await.unwrap();
+            caller.read_tls(&mut part.get(..n_read).unwrap()).unwrap();
+            caller.process_new_packets().unwrap();
+        }
+        caller.writer().write_all(&vec![7; n]).unwrap();
+        send(&mut caller, far).await;
+    }
+
+    async fn send(caller: &mut ClientConnection, far: &mut TcpStream) {
+        let mut bytes = Vec::new();
+        while caller.wants_write() {
+            caller.write_tls(&mut bytes).unwrap();
+        }
+        far.write_all(&bytes).await.unwrap();
+    }
+
+    /// The certificates of the caller and the first record of its request are more bytes together
+    /// than a handshake may have.
+    #[actix_web::test]
+    async fn what_follows_a_handshake_is_no_part_of_it() {
+        const N: usize = 16 * 1024;
+        let authority = TestAuthority::new("a");
+        let tls = listener_tls(&authority);
+        let names: Vec<String> = (0..50).map(|n| format!("spiffe://corp/{n:086}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let shown = authority.sign(&names);
+        let (near, mut far) = connection().await;
+        let (handshakes, place) = (Handshakes::new(), place());
+        let caller = TlsCaller::by(&authority, Some(&shown), &[&TLS13]).session();
+        let carried = handshakes.carry_out(near, || Some(Arc::clone(&tls)), &place);
+        let (done, ()) = tokio::join!(carried, ask_at_once(caller, &mut far, N));
+        let mut request = vec![0; N];
+        done.unwrap().read_exact(&mut request).await.unwrap();
+        assert!(request.iter().all(|byte| *byte == 7));
     }
 
     #[actix_web::test]

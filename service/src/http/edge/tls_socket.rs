@@ -40,6 +40,10 @@ pub(crate) struct TlsSocket<T> {
     held: usize,
     /// The bytes of the last read.
     last_read: usize,
+    /// Whether the handshake goes on.
+    is_handshaking: bool,
+    /// Whether the last read brought bytes of the handshake, and TLS has not looked at them yet.
+    has_read: bool,
 }
 
 impl<T> TlsSocket<T> {
@@ -50,6 +54,8 @@ impl<T> TlsSocket<T> {
             max_held: MAX_HELLO,
             held: 0,
             last_read: 0,
+            is_handshaking: true,
+            has_read: false,
         }
     }
 
@@ -61,6 +67,7 @@ impl<T> TlsSocket<T> {
     /// Notes that the handshake is done, or that TLS gave bytes of a request.
     #[inline]
     pub(super) fn note_record(&mut self) {
+        self.is_handshaking = false;
         self.note_whole(MAX_WITHOUT_REQUEST);
     }
 
@@ -70,6 +77,7 @@ impl<T> TlsSocket<T> {
     fn note_whole(&mut self, max_held: usize) {
         self.held = self.last_read;
         self.max_held = max_held;
+        self.has_read = false;
     }
 
     /// Returns how many bytes more TLS may hold.
@@ -88,6 +96,12 @@ impl<T: AsyncRead + Unpin> AsyncRead for TlsSocket<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if std::mem::take(&mut this.has_read) {
+            // tokio-rustls reads until nothing has come or a request begins, and looks only then
+            // whether the handshake is done. So this read finds nothing, and the next one goes on.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let left = this.left();
         if left == 0 {
             let problem = "more bytes came than TLS needs for a record or a handshake";
@@ -100,6 +114,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for TlsSocket<T> {
         buffer.advance(n_bytes);
         this.held = this.held.saturating_add(n_bytes);
         this.last_read = n_bytes;
+        this.has_read = this.is_handshaking && n_bytes > 0;
         Poll::Ready(Ok(()))
     }
 }
@@ -142,6 +157,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TlsSocket<T> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
+    use futures_util::FutureExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
@@ -154,6 +170,22 @@ mod tests {
             n_read += n_bytes;
         }
         n_read
+    }
+
+    #[tokio::test]
+    async fn tls_looks_at_each_read_of_a_handshake_before_the_next_one() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        far.write_all(&vec![22; 1 << 18]).await.unwrap();
+        let mut socket = TlsSocket::new(near);
+        let mut buffer = [0; 1];
+        for _ in 0..3 {
+            assert!(socket.read(&mut buffer).now_or_never().is_some());
+            assert!(socket.read(&mut buffer).now_or_never().is_none());
+        }
+        socket.note_record();
+        for _ in 0..3 {
+            assert!(socket.read(&mut buffer).now_or_never().is_some());
+        }
     }
 
     #[tokio::test]
