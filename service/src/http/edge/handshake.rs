@@ -210,10 +210,13 @@ mod tests {
     use odometer_process::metrics::Metrics;
     use odometer_tests::{HOST, TestAuthority, TlsCaller, TlsFiles};
     use rustls::ClientConnection;
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
     use rustls::version::TLS13;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
+    use super::super::tls_socket::MAX_HANDSHAKE;
     use super::super::{ConnectionBounds, Watch};
     use super::*;
     use crate::access::certificates::CertificateFiles;
@@ -320,6 +323,7 @@ mod tests {
         while caller.is_handshaking() {
             send(&mut caller, far).await;
             let n_read = far.read(&mut part).await.unwrap();
+            assert!(n_read > 0, "the connection has ended");
             caller.read_tls(&mut part.get(..n_read).unwrap()).unwrap();
             caller.process_new_packets().unwrap();
         }
@@ -345,6 +349,8 @@ mod tests {
         let names: Vec<String> = (0..50).map(|n| format!("spiffe://corp/{n:086}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let shown = authority.sign(&names);
+        let n_shown = CertificateDer::from_pem_slice(shown.certificate.as_bytes()).unwrap();
+        assert!(n_shown.len() + N > MAX_HANDSHAKE, "vacuous");
         let (near, mut far) = connection().await;
         let (handshakes, place) = (Handshakes::new(), place());
         let caller = TlsCaller::by(&authority, Some(&shown), &[&TLS13]).session();

@@ -16,7 +16,7 @@ const MAX_HELLO: usize = 8 * 1024;
 
 /// The most bytes of the rest of a handshake: the certificates of a caller, what proves that they are
 /// its own, and what was read behind the handshake.
-const MAX_HANDSHAKE: usize = MAX_CERTIFICATES + 2 * 1024 + READ_AT_ONCE;
+pub(super) const MAX_HANDSHAKE: usize = MAX_CERTIFICATES + 2 * 1024 + READ_AT_ONCE;
 
 /// The most bytes of the certificate of a caller, with those that lead to its authority.
 pub(super) const MAX_CERTIFICATES: usize = 12 * 1024;
@@ -40,10 +40,11 @@ pub(crate) struct TlsSocket<T> {
     held: usize,
     /// The bytes of the last read.
     last_read: usize,
-    /// Whether the handshake goes on.
+    /// Whether the first message is whole, and the rest of the handshake is not.
     is_handshaking: bool,
-    /// Whether the last read brought bytes of the handshake, and TLS has not looked at them yet.
-    has_read: bool,
+    /// Whether the last read brought bytes of the rest of the handshake. TLS looks at them before
+    /// it reads on.
+    must_look: bool,
 }
 
 impl<T> TlsSocket<T> {
@@ -54,13 +55,14 @@ impl<T> TlsSocket<T> {
             max_held: MAX_HELLO,
             held: 0,
             last_read: 0,
-            is_handshaking: true,
-            has_read: false,
+            is_handshaking: false,
+            must_look: false,
         }
     }
 
     /// Notes that the first message is whole, and that the handshake goes on.
     pub(super) fn note_hello(&mut self) {
+        self.is_handshaking = true;
         self.note_whole(MAX_HANDSHAKE);
     }
 
@@ -77,7 +79,7 @@ impl<T> TlsSocket<T> {
     fn note_whole(&mut self, max_held: usize) {
         self.held = self.last_read;
         self.max_held = max_held;
-        self.has_read = false;
+        self.must_look = false;
     }
 
     /// Returns how many bytes more TLS may hold.
@@ -96,7 +98,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for TlsSocket<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if std::mem::take(&mut this.has_read) {
+        if std::mem::take(&mut this.must_look) {
             // tokio-rustls reads until nothing has come or a request begins, and looks only then
             // whether the handshake is done. So this read finds nothing, and the next one goes on.
             context.waker().wake_by_ref();
@@ -114,7 +116,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for TlsSocket<T> {
         buffer.advance(n_bytes);
         this.held = this.held.saturating_add(n_bytes);
         this.last_read = n_bytes;
-        this.has_read = this.is_handshaking && n_bytes > 0;
+        this.must_look = this.is_handshaking && n_bytes > 0;
         Poll::Ready(Ok(()))
     }
 }
@@ -157,7 +159,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TlsSocket<T> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
-    use futures_util::FutureExt as _;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::{Wake, Waker};
+
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
@@ -172,19 +178,46 @@ mod tests {
         n_read
     }
 
+    /// Counts how often a task is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     #[tokio::test]
     async fn tls_looks_at_each_read_of_a_handshake_before_the_next_one() {
         let (near, mut far) = tokio::io::duplex(1 << 20);
         far.write_all(&vec![22; 1 << 18]).await.unwrap();
         let mut socket = TlsSocket::new(near);
-        let mut buffer = [0; 1];
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut context = Context::from_waker(&waker);
+        let mut read = |socket: &mut TlsSocket<_>| {
+            let mut buffer = [0; 1];
+            let mut reading = pin!(socket.read(&mut buffer));
+            reading.as_mut().poll(&mut context).map(Result::unwrap)
+        };
         for _ in 0..3 {
-            assert!(socket.read(&mut buffer).now_or_never().is_some());
-            assert!(socket.read(&mut buffer).now_or_never().is_none());
+            assert_eq!(read(&mut socket), Poll::Ready(1), "the first message");
         }
+        socket.note_hello();
+        for n_wakes in 1..4 {
+            assert_eq!(read(&mut socket), Poll::Ready(1));
+            assert_eq!(read(&mut socket), Poll::Pending);
+            assert_eq!(wakes.0.load(Ordering::Relaxed), n_wakes);
+        }
+        assert_eq!(
+            read(&mut socket),
+            Poll::Ready(1),
+            "the end of the handshake"
+        );
         socket.note_record();
         for _ in 0..3 {
-            assert!(socket.read(&mut buffer).now_or_never().is_some());
+            assert_eq!(read(&mut socket), Poll::Ready(1));
         }
     }
 
