@@ -1,4 +1,4 @@
-//! The listener of operators: what it serves, and that callers cannot keep it busy.
+//! The operations listener: what it serves, and that callers cannot keep it busy.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn operators_see_everything_and_change_nothing_at_their_listener() {
     });
 }
 
-/// Sends each call of the description that is no `GET` to the listener of operators, and returns
+/// Sends each call of the description that is no `GET` to the operations listener, and returns
 /// how many it refused. It must refuse all but reading a printed id.
 async fn refuses_every_change(operations: &Client) -> usize {
     let description = operations.get("/openapi.json").await.expect("a reply");

@@ -1,4 +1,4 @@
-// The page at the listener for operators: everything is shown, and nothing can be changed.
+// The page at the operations listener: everything is shown, and nothing can be changed.
 import { Window, check, until } from './browser.mjs';
 import { row, tile } from './places.mjs';
 

@@ -306,13 +306,13 @@ impl Program {
         Client::new(&self.url())
     }
 
-    /// Returns the URL of the listener for operators, from the line of the log that has it.
+    /// Returns the URL of the operations listener, from the line of the log that has it.
     ///
     /// # Panics
     /// If there is no such listener.
     pub fn operations_url(&self) -> String {
         let found = self.log.address_after("the page on");
-        let (scheme, address) = found.expect("a listener for operators");
+        let (scheme, address) = found.expect("an operations listener");
         format!("{scheme}://{address}")
     }
 

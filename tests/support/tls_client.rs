@@ -201,7 +201,7 @@ fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
         .expect("certificates in PEM")
 }
 
-/// The files of `[tls]` of a program, which has a listener for operators without TLS.
+/// The files of `[tls]` of a program, which has an operations listener without TLS.
 pub struct TlsFiles(TempDir);
 
 impl TlsFiles {
@@ -242,7 +242,7 @@ impl TlsFiles {
     }
 }
 
-/// Returns a client of the listener for operators.
+/// Returns a client of the operations listener.
 pub fn operations(program: &Program) -> Client {
     Client::new(&program.operations_url())
 }

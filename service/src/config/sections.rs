@@ -69,7 +69,7 @@ section! {
 }
 
 section! {
-    /// The listener for operators: probes, metrics, the page, and calls that change nothing.
+    /// The operations listener: probes, metrics, the page, and calls that change nothing.
     OperationsConfig "operations." {
         /// The address of this listener. Without one, `listen` serves everything.
         listen: Option<SocketAddr> = None;

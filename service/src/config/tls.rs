@@ -20,7 +20,7 @@ section! {
         /// The file of the lists of revoked certificates, in PEM: one list of each authority that
         /// signed a certificate of a chain, those in `clients_ca_file` included.
         clients_crl_file: Option<PathBuf> = None;
-        /// Whether the listener for operators speaks TLS, too.
+        /// Whether the operations listener speaks TLS, too.
         operations: bool = false;
     }
 }

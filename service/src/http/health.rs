@@ -85,7 +85,7 @@ pub(crate) async fn metrics(
     request: HttpRequest,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
-    // Who reaches the listener for operators may scrape it.
+    // Who reaches the operations listener may scrape it.
     if http.role.serves_callers() {
         http.access.admit_to_all(&request, Right::Look).await?;
     }
