@@ -96,7 +96,8 @@ words! {
         AnybodyChanges = "anybody-changes",
         /// The quota of a role is not asked for off the warm path.
         QuotaUncounted = "quota-uncounted",
-        /// A caller who hangs up gets back what its call took from the quota of its role.
+        /// A caller who hangs up, or whose call fails, gets back what its call took from the quota
+        /// of its role.
         QuotaGivenBack = "quota-given-back",
         /// What a connection remembers of its caller counts for good.
         MemoNeverStale = "memo-never-stale",

@@ -107,12 +107,18 @@ pub enum SequenceError {
     /// Sends the caller to another issuer. This error never leaves this layer.
     #[error("Another issuer has the numbers.")]
     Elsewhere,
-    /// Without a wait, the time of the caller was over.
+    /// The numbers would come after a wait that is too long, and nothing was written for them.
     #[error(
         "Sequence `{name}` is at its speed limit (`limit`), and its numbers do not come fast enough; \
          try again later."
     )]
     RateLimited { name: SequenceName, wait_ms: u64 },
+    /// The caller has waited as long as it may. Its numbers may be on their way.
+    #[error(
+        "Sequence `{name}` is at its speed limit (`limit`), and no number could be had in time; \
+         try again."
+    )]
+    LimitTimeout { name: SequenceName },
     #[error("You can get at most {burst} numbers of this sequence at once, its `limit.burst`.")]
     AboveBurst { burst: u64 },
     #[error("Sequence `{name}` is retired.")]
@@ -166,13 +172,57 @@ pub enum SequenceError {
 }
 
 impl SequenceError {
-    /// Returns whether numbers may have been used up for the caller, although it got none. The time
-    /// of the caller was over, and numbers may have been on their way.
+    /// Returns whether numbers may have been used up for the caller, although it got none.
+    ///
+    /// They were certainly not if the call was refused before anything was written for it, or if
+    /// everything that was written certainly failed. The store refuses nobody because of missing
+    /// numbers that its own uncertain write may have used. Numbers of a retired sequence or of a
+    /// removed period are of no use to anybody.
     pub fn may_have_used_numbers(&self) -> bool {
-        matches!(
-            self,
-            Self::RefillTimeout | Self::RateLimited { wait_ms: 0, .. }
-        )
+        match self {
+            Self::NotFound { .. }
+            | Self::NotCreated { .. }
+            | Self::TooManySequences { .. }
+            | Self::Exhausted { .. }
+            | Self::PeriodNeeded
+            | Self::PeriodMissing { .. }
+            | Self::NoPeriods { .. }
+            | Self::InvalidPeriod(_)
+            | Self::PeriodOutOfBounds { .. }
+            | Self::OfAnotherPeriod { .. }
+            | Self::InvalidId(_)
+            | Self::PeriodRemoved { .. }
+            | Self::TooManyPeriods { .. }
+            | Self::NotForKind
+            | Self::TimeOrdered { .. }
+            | Self::BatchTooLarge { .. }
+            | Self::TimeEnded { .. }
+            | Self::ClockBehind { .. }
+            | Self::ClockAhead { .. }
+            | Self::NoWorkerId { .. }
+            | Self::NoSuchWorker { .. }
+            | Self::WorkerHeld { .. }
+            | Self::RateLimited { .. }
+            | Self::AboveBurst { .. }
+            | Self::Retired { .. }
+            | Self::TooLarge { .. }
+            | Self::Definition(_)
+            | Self::AlreadyExists { .. }
+            | Self::VersionMismatch { .. }
+            | Self::FloorTooHigh { .. }
+            | Self::ConfirmNeeded { .. }
+            | Self::NotChanged
+            | Self::Incomplete { .. }
+            | Self::Overloaded { .. } => false,
+            Self::Elsewhere
+            | Self::LimitTimeout { .. }
+            | Self::MayHaveChanged
+            | Self::StoreUnavailable
+            | Self::StoreWentBack
+            | Self::RefillTimeout
+            | Self::Draining
+            | Self::Internal => true,
+        }
     }
 
     /// Returns what a caller of a sequence reads about a failure of the store.
@@ -245,23 +295,31 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_whose_time_is_over_may_have_used_numbers() {
-        let limited = |wait_ms| StoreError::RateLimited {
+    fn only_a_refusal_before_any_write_is_certain() {
+        let name = || SequenceName::parse("orders").unwrap();
+        let limited = StoreError::RateLimited {
             n_available: 0,
-            wait_ms,
+            wait_ms: 1,
         };
         for (error, expected) in [
             (StoreError::Deadline, true),
-            (limited(0), true),
-            (limited(1), false),
-            (StoreError::Unavailable, false),
+            (StoreError::Unavailable, true),
+            (StoreError::WentBack, true),
+            (StoreError::Broken("a row is gone".to_owned()), true),
+            (limited, false),
             (StoreError::Exhausted { left: 1 }, false),
+            (StoreError::TooLarge { limit: 1 }, false),
+            (StoreError::AboveBurst { burst: 1 }, false),
+            (StoreError::NotFound, false),
             (StoreError::Retired, false),
         ] {
-            let name = SequenceName::parse("orders").unwrap();
-            let error = SequenceError::from_store(&name, error);
+            let error = SequenceError::from_store(&name(), error);
             assert_eq!(error.may_have_used_numbers(), expected, "{error:?}");
         }
+        let late = SequenceError::LimitTimeout { name: name() };
+        assert!(late.may_have_used_numbers());
+        let overloaded = SequenceError::Overloaded { what: "a limit" };
+        assert!(!overloaded.may_have_used_numbers());
     }
 
     #[test]

@@ -22,9 +22,8 @@ impl Issuer {
         let memory = self.memory.lock();
         let last = memory.last_refill.and_then(|refill| refill.why);
         match last {
-            Some(SizeReason::Limit) => SequenceError::RateLimited {
+            Some(SizeReason::Limit) => SequenceError::LimitTimeout {
                 name: self.key.sequence.clone(),
-                wait_ms: 0,
             },
             Some(_) | None => SequenceError::RefillTimeout,
         }

@@ -121,12 +121,13 @@ pub fn note_taking(author: &Author, counter: &CounterKey, what: Taking, block: O
     );
 }
 
-/// Logs that a caller may have taken what nobody had before, because it did not wait for the reply.
+/// Logs that a caller may have taken what nobody had before: it did not wait for the reply, or its
+/// call failed after something may have been written.
 pub fn note_taking_uncertain(author: &Author, counter: &CounterKey, what: Taking) {
     audit!(
         warn, author, what.word(),
         { sequence = counter.sequence.as_str(), period = counter.period.shown(), },
-        "a caller may have taken what nobody had before: the call ended without an answer"
+        "a caller may have taken what nobody had before: the outcome of the call is not known"
     );
 }
 

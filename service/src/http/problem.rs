@@ -289,7 +289,9 @@ impl From<SequenceError> for Problem {
             SequenceError::BatchTooLarge { .. }
             | SequenceError::TooLarge { .. }
             | SequenceError::AboveBurst { .. } => Code::InvalidCount,
-            SequenceError::RateLimited { .. } => Code::RateLimited,
+            SequenceError::RateLimited { .. } | SequenceError::LimitTimeout { .. } => {
+                Code::RateLimited
+            }
             SequenceError::ClockBehind { .. } => Code::ClockBehind,
             SequenceError::ClockAhead { .. } => Code::ClockAhead,
             SequenceError::NoWorkerId { .. }
@@ -460,6 +462,12 @@ mod tests {
             (SequenceError::MayHaveChanged, Code::StoreUnavailable),
             (SequenceError::StoreWentBack, Code::StoreWentBack),
             (SequenceError::RefillTimeout, Code::RefillTimeout),
+            (
+                SequenceError::LimitTimeout {
+                    name: SequenceName::parse("orders").unwrap(),
+                },
+                Code::RateLimited,
+            ),
             (SequenceError::Draining, Code::Draining),
             (SequenceError::Internal, Code::Internal),
             (SequenceError::TooLarge { limit: 7 }, Code::InvalidCount),

@@ -58,7 +58,7 @@ impl QuotaCharge<'_> {
     pub(crate) fn settle<T>(mut self, outcome: &Result<T, SequenceError>) {
         let is_certain = match outcome {
             Ok(_) => false,
-            Err(error) => !error.may_have_used_numbers(),
+            Err(error) => !error.may_have_used_numbers() || faults::is(Fault::QuotaGivenBack),
         };
         let quota = self.quota.take();
         if let Some(quota) = quota.filter(|_| is_certain) {

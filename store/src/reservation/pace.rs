@@ -158,13 +158,9 @@ pub(crate) fn rate_limited(wait: Duration, n_available: u64) -> StoreError {
 }
 
 /// Returns the error for callers whose time is over: the limit held them back, or something else.
-/// Only this refusal by the limit has no wait. A write for these callers may have been made.
 pub(crate) fn late(is_limited: bool) -> StoreError {
     if is_limited {
-        StoreError::RateLimited {
-            n_available: 0,
-            wait_ms: 0,
-        }
+        rate_limited(Duration::ZERO, 0)
     } else {
         StoreError::Deadline
     }

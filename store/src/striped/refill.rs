@@ -77,7 +77,7 @@ impl Store {
             let StoreError::RateLimited { wait_ms, .. } = reason else {
                 return Err(reason);
             };
-            let again_at = Instant::now() + Duration::from_millis(wait_ms.max(1));
+            let again_at = Instant::now() + Duration::from_millis(wait_ms);
             if request.want.is_ahead() || again_at >= until {
                 return Err(reason);
             }
