@@ -11,7 +11,7 @@ use super::{ADMIN, Roles, TestCaller, get, post, refused};
 use crate::support::{Backend, Options, Program, Scrape, for_each_backend, raw, wait};
 
 /// A quota whose burst is 1000 numbers.
-const ACCESS: &str = "\
+pub(super) const ACCESS: &str = "\
 [access.roles.slow]
 take = [\"*\"]
 block = [\"*\"]
@@ -19,7 +19,7 @@ numbers = \"100/s\"
 share = \"100%\"
 ";
 const RATE: u64 = 100;
-const BURST: u64 = 1000;
+pub(super) const BURST: u64 = 1000;
 
 /// The calls of a round, and how many numbers each wants: the burst together. The store works for the
 /// first call, and the others queue up behind it.
@@ -90,7 +90,7 @@ async fn hang_up_again_and_again(
 
 /// Defines a sequence and takes its first number, so that memory knows it. Returns its high-water
 /// mark.
-async fn begin(roles: &Roles, name: &str, definition: &Value) -> i64 {
+pub(super) async fn begin(roles: &Roles, name: &str, definition: &Value) -> i64 {
     let client = roles.client();
     define(&client, name, definition.clone()).await;
     wait::until("it gives a number", LIMIT, async || {

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod certificates;
+mod failed_calls;
 mod first_use;
 mod hang_ups;
 mod issuers;
