@@ -10,9 +10,7 @@ use crate::support::{Backend, Options, Program, Reply, for_each_backend};
 async fn call_twice(backend: Backend, options: Options) -> [Reply; 2] {
     let caller = TestCaller::new("slow", "slow");
     // Both calls end before the quota has grown again.
-    let options = options
-        .env("ODOMETER_STORE__TIMEOUT", "300ms")
-        .env("ODOMETER_REFILL__DEADLINE", "1s");
+    let options = options.env("ODOMETER_REFILL__DEADLINE", "1s");
     let roles = Roles::start_on(backend, options, ACCESS, &caller.section()).await;
     begin(&roles, "held", &json!({"order": "strict"})).await;
     let client = roles.client();
