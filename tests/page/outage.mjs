@@ -100,7 +100,7 @@ export async function outage(browser, base, asked) {
   await window.step('what answers in place of the replica is not it', async () => {}, [/status of 502/], [/status of 503/]);
   await asked('the service away');
   await window.step('the service is away', async (page) => {
-    await until('it is said', async () => /^No connection to this replica since \d\d:\d\d:\d\d/.test(await notices(page)));
+    await until('it is said', async () => /^No connection to this replica since \d\d:\d\d:\d\d UTC\. The page shows what it said last\./.test(await notices(page)));
     check((await page.locator('#status').textContent()) === 'No connection', 'the state in the corner');
     check(await inMemory(page).isVisible(), 'what it said last is still listed');
     await inMemory(page).click();

@@ -18,14 +18,14 @@ export function storesAway(known) {
   return away.map((store) => store.name);
 }
 
-/** Asks memory now and then which numbers run out first. */
+/** Asks memory now and then which numbers run out first; undefined while no store is away. */
 export function shortestReserve() {
   let askedAt = 0;
-  let found = null;
+  let found;
   return async (stores) => {
     if (stores.length === 0) {
       askedAt = 0;
-      found = null;
+      found = undefined;
     } else if (askedAt === 0 || performance.now() - askedAt >= BETWEEN_QUESTIONS_MS) {
       askedAt = performance.now();
       found = await shortest(stores);
@@ -57,11 +57,12 @@ async function shortest(stores) {
 export function notesOf(seen) {
   const notes = [];
   const known = seen.replica;
+  const meanwhile = known ? ' The page shows what it said last.' : '';
   if (seen.lostAt) {
-    notes.push({ look: 'bad', text: `No connection to this replica since ${clock(seen.lostAt)}. The page shows what it said last.` });
+    notes.push({ look: 'bad', text: `No connection to this replica since ${clock(seen.lostAt)}.${meanwhile}` });
   }
   if (seen.refusal) {
-    notes.push({ look: 'bad', text: `This replica does not say how it is: ${seen.refusal} The page shows what it said last.` });
+    notes.push({ look: 'bad', text: `This replica does not say how it is: ${seen.refusal}${meanwhile}` });
   }
   if (!known) {
     return notes;
