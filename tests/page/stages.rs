@@ -205,7 +205,7 @@ fn who_looks_is_asked_for_a_token_if_there_are_roles() {
         })
         .await;
         assert_eq!(done.n("ask: "), 1);
-        assert_eq!(done.n("step: "), 12);
+        assert_eq!(done.n("step: "), 13);
     });
 }
 
@@ -247,8 +247,8 @@ fn an_open_page_follows_the_rights_of_its_caller() {
             program.hang_up();
         })
         .await;
-        assert_eq!(done.n("ask: "), 7);
-        assert_eq!(done.n("step: "), 6);
+        assert_eq!(done.n("ask: "), 11);
+        assert_eq!(done.n("step: "), 10);
     });
 }
 

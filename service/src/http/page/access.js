@@ -1,7 +1,7 @@
 // Who the caller is, and the field for another token; it stands in place of all views while the service shows nothing.
 
 import { Refusal, call, tokenNow, useToken } from './api.js';
-import { callerCard } from './caller.js';
+import { callerCard, mayLook } from './caller.js';
 import { action, wrongToken } from './dialog.js';
 import { h, put } from './dom.js';
 
@@ -29,6 +29,8 @@ export function access(seen, look) {
 function reasonOf(caller) {
   return caller === null || caller.caller === 'anonymous'
     ? 'Give the token of a caller whose role has the right to look at all names, or the administrator’s token.'
+    : mayLook(caller)
+    ? 'The service showed nothing, although your role has the right to look at all names. The page asks again within 30 seconds.'
     : 'Your role has no right to look at all names, which this page needs. Give the token of a caller whose role has it.';
 }
 

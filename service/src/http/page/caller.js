@@ -30,6 +30,11 @@ export async function askCaller(seen) {
   }
 }
 
+/** Whether the service lets this caller look at all names, which every view needs. */
+export function mayLook(caller) {
+  return caller === null || caller.rights.look.includes('*');
+}
+
 /** What the actions of the page need a right for: it marks them by `.takes` and `.defines`. */
 const ACTIONS = { take: 'take numbers', define: 'create or change sequences' };
 

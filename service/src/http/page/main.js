@@ -2,7 +2,7 @@
 
 import { access } from './access.js';
 import { Refusal, SOON_MS, Unreachable, call, tokenNow } from './api.js';
-import { askCaller, lackedRights } from './caller.js';
+import { askCaller, lackedRights, mayLook } from './caller.js';
 import { creation } from './creation.js';
 import { dismiss } from './dialog.js';
 import { arrange, put, set } from './dom.js';
@@ -12,8 +12,13 @@ import { overview } from './overview.js';
 import { sequence } from './sequence.js';
 
 const BETWEEN_LOOKS_MS = 1000;
-/** Between two questions whether a caller may look now, to whom the service showed nothing. */
-const BETWEEN_CALLERS_MS = 30000;
+/** While the page is shut, the time between two questions what its caller may do. */
+const RIGHTS_INTERVAL_MS = 30000;
+/**
+ * The time between two such questions of a caller that the service does not know.
+ * If the browser has a certificate, each of these refusals counts for an alert.
+ */
+const UNKNOWN_CALLER_INTERVAL_MS = 300000;
 
 const main = document.getElementById('main');
 const notices = document.getElementById('notices');
@@ -27,7 +32,7 @@ const status = document.getElementById('status');
  * `isShut` says that the service shows nothing to this caller.
  */
 const seen = {
-  replica: null, version: null, databaseUp: true, shortest: null, lostAt: null, refusal: null,
+  replica: null, version: null, databaseUp: true, shortest: undefined, lostAt: null, refusal: null,
   caller: null, hasRoles: false, isShut: false,
 };
 const askShortest = shortestReserve();
@@ -37,6 +42,8 @@ const entrance = access(seen, look);
 let view = null;
 /** The title of the view. */
 let title = '';
+/** The name of the caller that the view was shown to last; null without roles. */
+let shownTo = null;
 /** When the page asked last who the caller is. */
 let askedAt = 0;
 let looking = false;
@@ -105,35 +112,30 @@ async function look() {
 /** Not while nobody sees the page, and less often while the service would refuse it all again. */
 function lookIfUseful() {
   const isInVain = seen.isShut && !seen.lostAt;
-  const isDue = seen.caller !== null && performance.now() - askedAt >= BETWEEN_CALLERS_MS;
-  if (!document.hidden && (!isInVain || isDue)) {
+  const intervalMs = seen.caller === null ? UNKNOWN_CALLER_INTERVAL_MS : RIGHTS_INTERVAL_MS;
+  if (!document.hidden && (!isInVain || performance.now() - askedAt >= intervalMs)) {
     look();
   }
 }
 
 async function lookOnce(current) {
   const { nChanges } = tokenNow();
-  const refused = seen.isShut && seen.caller !== null ? JSON.stringify(seen.caller) : null;
   askedAt = performance.now();
   try {
-    await askCaller(seen);
-    if (refused !== null && refused === JSON.stringify(seen.caller)) {
-      // With the same rights, all the rest would be refused again.
-      shut(true);
-    } else {
-      await lookAtAll(current);
-    }
+    const isAllowed = await lookIfAllowed(current);
     heard(null);
+    if (!isAllowed) {
+      shut();
+    }
   } catch (error) {
     if (tokenNow().nChanges !== nChanges) {
       // Without a token that was refused, there may still be something to see.
       lookAgain = true;
       return;
     }
-    if (isForOthers(error)) {
+    if (isRefusal(error, 401)) {
       heard(null);
-      showRights();
-      shut(true);
+      shut();
     } else {
       heard(error);
       if (!seen.lostAt && !seen.refusal) {
@@ -144,44 +146,83 @@ async function lookOnce(current) {
   showReplica();
 }
 
+/** Returns false if the service shows nothing to this caller. */
+async function lookIfAllowed(current) {
+  await askCaller(seen);
+  if (!mayLook(seen.caller)) {
+    // All the rest would be refused.
+    return false;
+  }
+  try {
+    await lookAtAll(current);
+    return true;
+  } catch (error) {
+    if (seen.caller === null || !isRefusal(error, 403)) {
+      throw error;
+    }
+    // The caller may have lost the right between the two calls.
+    await askCaller(seen);
+    return false;
+  }
+}
+
 async function lookAtAll(current) {
   const known = await call('v1/replica', { patience: SOON_MS });
   if (typeof known.holder !== 'string' || !Array.isArray(known.stores)) {
     throw new Unreachable('GET', 200);
   }
   seen.replica = known;
-  shut(false);
-  showRights();
   seen.version ??= known.version;
   seen.databaseUp = known.stores.flatMap((store) => store.databases).some((database) => database.up);
+  open();
+  showReplica();
+  if (view !== current) {
+    // The next look is at the new view.
+    return;
+  }
   await Promise.all([
     current.refresh(),
     askShortest(storesAway(known)).then((shortest) => { seen.shortest = shortest; }),
   ]);
 }
 
-/** Whether the service shows nothing to this caller, and would to another one. */
-function isForOthers(error) {
-  return error instanceof Refusal && (error.status === 401 || (error.status === 403 && seen.caller !== null));
+function isRefusal(error, status) {
+  return error instanceof Refusal && error.status === status;
 }
 
 /**
- * Puts the entrance in place of the view, or the view back, with all that was written there.
+ * Puts the entrance in place of the view.
  * While the entrance is there, the document has nothing of the replica or of sequences.
  */
-function shut(isShutNow) {
-  const isAnother = seen.isShut !== isShutNow;
-  seen.isShut = isShutNow;
-  if (isShutNow) {
-    seen.replica = null;
-    seen.shortest = null;
-    entrance.refresh();
-  }
-  if (isAnother) {
+function shut() {
+  const wasShut = seen.isShut;
+  seen.isShut = true;
+  seen.replica = null;
+  seen.shortest = undefined;
+  entrance.refresh();
+  showRights();
+  if (!wasShut) {
     dismiss();
     showTitle();
-    main.replaceChildren((isShutNow ? entrance : view).node);
-    (isShutNow ? entrance : main).focus({ preventScroll: true });
+    main.replaceChildren(entrance.node);
+    entrance.focus({ preventScroll: true });
+  }
+}
+
+/** Puts the view back with all that was written there, or a new one if the caller is another. */
+function open() {
+  const wasShut = seen.isShut;
+  const name = seen.caller?.caller ?? null;
+  const isAnother = shownTo !== name;
+  shownTo = name;
+  seen.isShut = false;
+  showRights();
+  if (wasShut && isAnother) {
+    show();
+  } else if (wasShut) {
+    showTitle();
+    main.replaceChildren(view.node);
+    main.focus({ preventScroll: true });
   }
 }
 
