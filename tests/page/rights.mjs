@@ -95,12 +95,19 @@ async function racing(window, base, asked) {
     await page.goto(`${base}/#/sequences/cheques`);
     await button(page, 'Take a number').waitFor();
     const headers = { Authorization: `Bearer ${tokenOf('desk')}` };
+    const before = await api(base, 'me', { headers });
+    // Until the replica refuses it, the page gets the answer of before the change.
+    let isRefused = false;
+    await page.route(at('me'), (route) => (isRefused ? route.continue() : route.fulfill({ json: before })));
     await page.route(at('replica'), async (route) => {
-      await asked('no right to look');
-      await until('the service knows', async () => (await api(base, 'me', { headers })).rights.look.length === 0);
-      await route.continue();
-    }, { times: 1 });
+      const response = await route.fetch();
+      isRefused = response.status() === 403;
+      await route.fulfill({ response });
+    });
+    await asked('no right to look');
     await page.getByText('You are desk, with the role biller.', { exact: true }).waitFor();
+    await page.unroute(at('me'));
+    await page.unroute(at('replica'));
     await page.getByText('Your role has no right to look at all names, which this page needs.').waitFor();
     await asked('more rights');
     await opened(page, 'cheques');

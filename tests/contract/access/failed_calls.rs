@@ -10,7 +10,7 @@ use crate::support::{Backend, Options, Program, Reply, for_each_backend};
 async fn call_twice(backend: Backend, options: Options) -> [Reply; 2] {
     let caller = TestCaller::new("slow", "slow");
     // Both calls end before the quota has grown again.
-    let options = options.env("ODOMETER_REFILL__DEADLINE", "1s");
+    let options = options.env("ODOMETER_REFILL__DEADLINE", "3s");
     let roles = Roles::start_on(backend, options, ACCESS, &caller.section()).await;
     begin(&roles, "held", &json!({"order": "strict"})).await;
     let client = roles.client();
@@ -34,7 +34,7 @@ for_each_backend!(
 
 async fn a_call_that_the_store_does_not_answer_has_used_up_its_quota(backend: Backend) {
     let [first, second] = call_twice(backend, Program::options()).await;
-    assert_eq!(first.status, 503, "vacuous: {first:?}");
+    assert_unanswered(&first);
     refused(&second, 429, "quota_exceeded", "the second call");
 }
 
@@ -42,8 +42,14 @@ async fn a_call_that_the_store_does_not_answer_has_used_up_its_quota(backend: Ba
 async fn a_quota_that_is_given_back_after_any_failure_is_found_out(backend: Backend) {
     let options = Program::options().without_guards("quota-given-back");
     let [first, second] = call_twice(backend, options).await;
-    assert_eq!(first.status, 503, "{first:?}");
-    assert_eq!(second.status, 503, "{second:?}");
+    assert_unanswered(&first);
+    assert_unanswered(&second);
+}
+
+fn assert_unanswered(reply: &Reply) {
+    let code = reply.json()["code"].to_string();
+    let is_late = code.contains("refill_timeout") || code.contains("store_unavailable");
+    assert!(is_late && reply.status == 503, "vacuous: {reply:?}");
 }
 
 async fn a_refused_call_leaves_the_quota_as_it_was(backend: Backend) {
