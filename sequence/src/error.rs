@@ -107,7 +107,7 @@ pub enum SequenceError {
     /// Sends the caller to another issuer. This error never leaves this layer.
     #[error("Another issuer has the numbers.")]
     Elsewhere,
-    /// The numbers would come after a wait that is too long, and nothing was written for them.
+    /// The numbers would come after a wait that is too long.
     #[error(
         "Sequence `{name}` is at its speed limit (`limit`), and its numbers do not come fast enough; \
          try again later."
@@ -115,8 +115,8 @@ pub enum SequenceError {
     RateLimited { name: SequenceName, wait_ms: u64 },
     /// The caller has waited as long as it may. Its numbers may be on their way.
     #[error(
-        "Sequence `{name}` is at its speed limit (`limit`), and no number could be had in time; \
-         try again."
+        "Sequence `{name}` is at its speed limit (`limit`), and no number came in time; try \
+         again."
     )]
     LimitTimeout { name: SequenceName },
     #[error("You can get at most {burst} numbers of this sequence at once, its `limit.burst`.")]
@@ -174,10 +174,9 @@ pub enum SequenceError {
 impl SequenceError {
     /// Returns whether numbers may have been used up for the caller, although it got none.
     ///
-    /// They were certainly not if the call was refused before anything was written for it, or if
-    /// everything that was written certainly failed. The store refuses nobody because of missing
-    /// numbers that its own uncertain write may have used. Numbers of a retired sequence or of a
-    /// removed period are of no use to anybody.
+    /// A refusal by the speed limit, or at the end of the numbers, counts as certain. An earlier
+    /// attempt of the same call may have been written all the same, if its reply was lost. But
+    /// these two bound by themselves how many numbers can be lost so.
     pub fn may_have_used_numbers(&self) -> bool {
         match self {
             Self::NotFound { .. }
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refusal_before_any_write_is_certain() {
+    fn a_failure_may_have_used_numbers_and_a_refusal_has_not() {
         let name = || SequenceName::parse("orders").unwrap();
         let limited = StoreError::RateLimited {
             n_available: 0,

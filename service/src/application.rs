@@ -68,7 +68,7 @@ pub struct Application {
     store: Arc<Stores>,
     directory: Arc<Directory>,
     callers: RunningListener,
-    /// The operations listener, if they have one of their own.
+    /// The operations listener, if there is one.
     operations: Option<RunningListener>,
     upkeep: JoinHandle<()>,
     /// Reads what callers have to show again, if that is in files.

@@ -96,28 +96,6 @@ impl StoreError {
         }
     }
 
-    /// Converts the error of a reservation that made a write whose outcome is not known. If numbers
-    /// are missing now, that write may have used them up. So no refusal says that none was used.
-    ///
-    /// Errors that say nothing of that stay as they are, and what the issuer must hear: that the
-    /// sequence is gone, or another one.
-    pub(crate) fn after_uncertain_write(self) -> Self {
-        let says_nothing = matches!(self, Self::Unavailable | Self::WentBack | Self::Broken(_));
-        let must_be_heard = matches!(
-            self,
-            Self::NotFound
-                | Self::Elsewhere(_)
-                | Self::Changed(_)
-                | Self::Retired
-                | Self::PeriodRemoved
-        );
-        if says_nothing || must_be_heard {
-            self
-        } else {
-            Self::Deadline
-        }
-    }
-
     /// Converts an error that came before a change was tried. Nothing was changed then.
     pub(crate) fn not_changed(self) -> Self {
         if matches!(self, Self::Unavailable | Self::Deadline) {
@@ -200,27 +178,5 @@ pub(crate) fn unexpected(name: &SequenceName, failure: &StatementFailure) -> Sto
             tracing::error!(target: TARGET, sequence = name.as_str(), error = %text, "the database refuses a statement");
             StoreError::Unavailable
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_that_an_uncertain_write_may_have_used_are_not_said_to_be_missing() {
-        let limited = StoreError::RateLimited {
-            n_available: 0,
-            wait_ms: 1000,
-        };
-        let exhausted = StoreError::Exhausted { left: 3 };
-        for error in [limited, exhausted, StoreError::TooLarge { limit: 3 }] {
-            let told = error.after_uncertain_write();
-            assert!(matches!(told, StoreError::Deadline), "{told:?}");
-        }
-        let told = StoreError::Retired.after_uncertain_write();
-        assert!(matches!(told, StoreError::Retired), "{told:?}");
-        let told = StoreError::WentBack.after_uncertain_write();
-        assert!(matches!(told, StoreError::WentBack), "{told:?}");
     }
 }

@@ -27,10 +27,13 @@ impl AuditNote {
         }
     }
 
-    /// Writes the line if the call got what it asked for, or if nobody knows whether it did.
+    /// Writes the line if the call got what it asked for, or if its time was over before anybody
+    /// knew. Other failures have no line, so that an outage does not fill the log.
     pub(crate) fn settle(mut self, outcome: &Result<Issued, SequenceError>) {
-        let refusal = outcome.as_ref().err();
-        self.is_open = refusal.is_some_and(SequenceError::may_have_used_numbers);
+        self.is_open = matches!(
+            outcome,
+            Err(SequenceError::RefillTimeout | SequenceError::LimitTimeout { .. })
+        );
         if let Ok(issued) = outcome {
             let block = match self.what {
                 Taking::Block => issued.ranges.first(),

@@ -294,7 +294,7 @@ impl<'a> StrictReservation<'a> {
             Ok(raw) => ScriptAnswer::of(raw),
             Err(failure) => {
                 if failure == ScriptFailure::Uncertain {
-                    self.note_uncertain_write(self.count);
+                    self.abandon(AbandonedCause::Uncertain, self.count);
                 }
                 // Without a lease, numbers come from nowhere else. If only the connection broke and
                 // the server lives, a new one comes within 0.1 s after the loss of the last one.
@@ -418,16 +418,9 @@ impl<'a> StrictReservation<'a> {
     /// set `count` numbers aside.
     pub(crate) fn failed(&self, failure: StatementFailure, count: u64) -> AttemptError<StoreError> {
         if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
-            self.note_uncertain_write(count);
+            self.abandon(AbandonedCause::Uncertain, count);
         }
         failure.into()
-    }
-
-    /// Notes a write whose outcome is not known. Other replicas also write, so no later read can
-    /// show whether it was done.
-    fn note_uncertain_write(&self, count: u64) {
-        self.request.progress.note_uncertain_write();
-        self.abandon(AbandonedCause::Uncertain, count);
     }
 
     pub(crate) fn abandon(&self, cause: AbandonedCause, count: u64) {

@@ -416,7 +416,7 @@ impl<'a> Reservation<'a> {
         self.database.counted.reservations.increment(1);
     }
 
-    /// Counts a write that failed. Notes and returns whether it may have committed.
+    /// Counts a write that failed. Returns whether it may have committed.
     pub(crate) fn count_failed_write(&self, failure: &StatementFailure) -> bool {
         let metrics = &self.database.metrics;
         let is_uncertain = matches!(failure, StatementFailure::MayHaveCommitted(_));
@@ -425,9 +425,6 @@ impl<'a> Reservation<'a> {
             true => &metrics.uncertain,
         };
         counter.increment(1);
-        if is_uncertain {
-            self.request.progress.note_uncertain_write();
-        }
         is_uncertain
     }
 }

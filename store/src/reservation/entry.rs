@@ -24,8 +24,7 @@ impl Store {
     ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
         let (answer, receiver) = oneshot::channel();
         let store = Arc::clone(self);
-        let progress = Arc::clone(&request.progress);
-        let call = progress.call();
+        let call = request.progress.call();
         let reserving = async move {
             let started = Instant::now();
             let outcome = store.refill(request).await.and_then(|reserved| {
@@ -33,10 +32,6 @@ impl Store {
                 let (heartbeat, metrics) = (&member.database.heartbeat, &store.metrics);
                 let block = Unpublished::new(reserved, Arc::clone(heartbeat), Arc::clone(metrics));
                 Ok(block)
-            });
-            let outcome = outcome.map_err(|error| match progress.has_uncertain_write() {
-                true => error.after_uncertain_write(),
-                false => error,
             });
             let seconds = started.elapsed().as_secs_f64();
             store.metrics.reservation_duration.record(seconds);

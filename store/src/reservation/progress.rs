@@ -3,7 +3,7 @@
 use std::{
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -17,7 +17,6 @@ pub struct ReservationProgress {
     asked: Instant,
     turn: OnceLock<Instant>,
     n_attempts: AtomicU32,
-    has_uncertain_write: AtomicBool,
 }
 
 impl ReservationProgress {
@@ -29,7 +28,6 @@ impl ReservationProgress {
             asked: Instant::now(),
             turn: OnceLock::new(),
             n_attempts: AtomicU32::new(0),
-            has_uncertain_write: AtomicBool::new(false),
         }
     }
 
@@ -57,16 +55,6 @@ impl ReservationProgress {
 
     pub(crate) fn count_attempt(&self) {
         self.n_attempts.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Notes a write of the reservation whose outcome is not known.
-    pub(crate) fn note_uncertain_write(&self) {
-        self.has_uncertain_write.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether there was such a write, in any database and in Redis.
-    pub(crate) fn has_uncertain_write(&self) -> bool {
-        self.has_uncertain_write.load(Ordering::Relaxed)
     }
 }
 

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use odometer_store::{Act, Condition, Reserved, StoreError};
-use odometer_tests::{Backend, CutPoint};
+use odometer_tests::Backend;
 
 use crate::{
-    for_each_backend, for_each_server,
-    stage::{LIMIT, Stage, define},
+    for_each_backend,
+    stage::{Stage, define},
 };
 
 /// One number a second, and a thousand at once. What is refused would have to wait for longer than a
@@ -112,38 +112,6 @@ async fn what_others_have_used_is_no_conflict(backend: Backend) {
         .expect("a block");
     assert_eq!((third.block.first(), third.n_conflicts), (107, 1));
     assert_eq!(stage.n_conflicts(), 1);
-}
-
-for_each_server!(a_limit_that_a_lost_write_may_have_used_up_is_no_certain_refusal);
-
-async fn a_limit_that_a_lost_write_may_have_used_up_is_no_certain_refusal(backend: Backend) {
-    for order in ["relaxed", "strict"] {
-        let (stage, proxy) = Stage::behind_proxy(backend).await;
-        let limit = format!(r#"{{"order": "{order}", "limit": {{"rate": 1, "burst": 1000}}}}"#);
-        redefine(&stage, &limit).await;
-        let (started, mut n_met) = (Instant::now(), 0);
-        // Each request of a reservation is cut in its turn; one of them is the write.
-        for n_passed in (0..20).cycle() {
-            stage.until_up().await;
-            let unused = "UPDATE counter SET paced_until_us = 0";
-            stage.database.execute(unused).await;
-            let before = stage.n_uncertain();
-            proxy.cut_after(n_passed, CutPoint::BeforeReply);
-            let outcome = stage.reserve(1000, None).await;
-            let is_uncertain = stage.n_uncertain() > before;
-            let is_certain = matches!(outcome, Err(StoreError::RateLimited { .. }));
-            assert!(!(is_uncertain && is_certain), "{order}: {outcome:?}");
-            let is_late = matches!(outcome, Err(StoreError::Deadline));
-            n_met += u32::from(is_uncertain && is_late);
-            if n_met >= 3 {
-                break;
-            }
-            assert!(started.elapsed() < LIMIT, "vacuous: {n_met} writes met");
-        }
-        // Control: if no reply is lost, the same limit refuses for certain.
-        stage.until_up().await;
-        assert_limited(stage.reserve(1000, None).await);
-    }
 }
 
 for_each_backend!(a_time_too_far_ahead_counts_as_now);
