@@ -122,7 +122,7 @@ pub fn note_taking(author: &Author, counter: &CounterKey, what: Taking, block: O
 }
 
 /// Logs that a caller may have taken what nobody had before: it did not wait for the reply, or its
-/// call failed after something may have been written.
+/// time was over.
 pub fn note_taking_uncertain(author: &Author, counter: &CounterKey, what: Taking) {
     audit!(
         warn, author, what.word(),
