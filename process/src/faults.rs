@@ -13,6 +13,8 @@ words! {
     pub enum Fault {
         /// The update of a counter loses its conditions on `next_value` and `version`.
         NoConditions = "no-conditions",
+        /// A reservation in relaxed order never adds to its counter, however often others outrun it.
+        NoAddition = "no-addition",
         /// No connection is ever cut, paused or counted. No chunked body is read before the routes.
         /// Large replies need no memory under their limit.
         NoConnectionGuard = "no-connection-guard",

@@ -22,6 +22,7 @@ mod limit;
 mod lost_replies;
 mod order;
 mod outage;
+mod outrun;
 mod panics;
 mod periods;
 mod periods_recovered;

@@ -2,8 +2,9 @@
 //!
 //! The first attempt uses the remembered counter, which needs one round trip. If others wrote
 //! between this process's last two writes, each refill reads the counter first and needs two round
-//! trips. After a conflict the counter is read again. A reservation makes at most `attempts`
-//! attempts within `deadline`, with full jitter between them.
+//! trips. After a conflict the counter is read again, and after three conflicts the reservation
+//! adds to the counter (ADR 37). A reservation makes at most `attempts` attempts within `deadline`,
+//! with full jitter between them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -230,7 +231,7 @@ impl<'a> Reservation<'a> {
         let known = self.known.clone().ok_or(AttemptError::Conflict)?;
         if known.definition.order == Order::Strict {
             self.check_window(&known).await?;
-            return Box::pin(self.add(guard, known)).await;
+            return Box::pin(self.add_in_order(guard, known)).await;
         }
         if let Some(adopted) = self.adopt(&known, guard).await? {
             return Ok(adopted);
@@ -252,6 +253,9 @@ impl<'a> Reservation<'a> {
         let place = self.paid(&known.definition, place, granted.count);
         let block = Block::new(place.first, granted.count, place.step)
             .map_err(|error| StoreError::Broken(error.to_string()))?;
+        if self.is_outrun(&place) {
+            return Box::pin(self.add(guard, known, block, granted.why)).await;
+        }
         let reserving = (block, place.n_paid);
         self.raise(guard, known, reserving, granted.why).await
     }

@@ -38,7 +38,8 @@
 //!
 //! Strict order adds to the counter instead, because all replicas write all the time and
 //! conditions would mostly fail (`strict.rs`, ADR 10). The outcome of an add that has no answer
-//! cannot be found out, so its numbers count as abandoned at once.
+//! cannot be found out, so its numbers count as abandoned at once. In relaxed order a reservation
+//! adds after three conflicts, so that no replica waits because others write faster (ADR 37).
 
 pub(crate) mod adoption;
 pub(crate) mod attempts;

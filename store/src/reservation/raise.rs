@@ -49,6 +49,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Returns whether the block begins at the counter's high-water mark.
+    pub(crate) fn skips_nothing(&self) -> bool {
+        self.first == self.seen
+    }
+
     /// Skips no more numbers than the limit allows besides the `count` numbers of the block. What a
     /// block skips to catch up leaves most of the burst, so that blocks are still fetched ahead of
     /// need. The next blocks catch up with the rest.
