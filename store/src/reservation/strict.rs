@@ -111,13 +111,14 @@ impl Reservation<'_> {
     ) -> Attempted<Reserved> {
         let definition = &known.definition;
         let is_strict = definition.order == Order::Strict;
+        let counted = self.database.stripe.view(definition);
         let count = expected.count();
         let addition = Addition {
             counter: self.database.guarded(&self.counter, guard),
             revision: known.revision,
             seen: known.seen,
             length: expected.end().saturating_sub(expected.first()),
-            end: definition.end(),
+            end: counted.end(),
             rate: self.rate(),
             opens_after: None,
             needs_free_row: is_strict,
