@@ -165,6 +165,8 @@ impl Incarnation {
 /// The state that the callers share with the task that makes trouble.
 pub(super) struct Stage {
     replicas: Vec<RwLock<Arc<Incarnation>>>,
+    /// The replica that gets all calls, if the test has chosen one.
+    only: RwLock<Option<usize>>,
     pub(super) n_answered: AtomicU64,
     over: AtomicBool,
     /// How long each caller waits between two calls.
@@ -180,6 +182,7 @@ impl Stage {
         let incarnations = programs.iter().map(Incarnation::of);
         Arc::new(Self {
             replicas: incarnations.map(RwLock::new).collect(),
+            only: RwLock::new(None),
             n_answered: AtomicU64::new(0),
             over: AtomicBool::new(false),
             pace,
@@ -189,6 +192,16 @@ impl Stage {
     pub(super) fn current(&self, replica: usize) -> Arc<Incarnation> {
         let current = self.replicas[replica].read();
         Arc::clone(&current.expect("nobody panics with it"))
+    }
+
+    /// Leads all further calls to one replica. With `None`, the callers choose again.
+    pub(super) fn call_only(&self, replica: Option<usize>) {
+        *self.only.write().expect("nobody panics with it") = replica;
+    }
+
+    fn any_replica(&self) -> usize {
+        let only = *self.only.read().expect("nobody panics with it");
+        only.unwrap_or_else(|| dice::roll(0..self.replicas.len()))
     }
 
     /// Waits until every replica has answered 50 more calls.
@@ -241,7 +254,7 @@ async fn call_until_over(stage: Arc<Stage>) -> (Vec<Call>, Vec<Refusal>) {
     let mut calls = Vec::new();
     let mut refusals = Vec::new();
     while !stage.over.load(Ordering::Relaxed) {
-        let replica = dice::roll(0..stage.replicas.len());
+        let replica = stage.any_replica();
         let called = stage.current(replica);
         if called.killed.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(1)).await;
