@@ -168,7 +168,7 @@ async function patient(browser, base) {
     await page.route(isOfService, (route) => route.continue({
       headers: { ...route.request().headers(), authorization: `Bearer ${tokenOf('report')}` },
     }));
-    await page.clock.runFor(310000);
+    await window.turn(310);
     await row(page, 'orders').waitFor();
     await page.unroute(isOfService);
     await entrance(page).waitFor();
@@ -178,16 +178,16 @@ async function patient(browser, base) {
     await page.reload();
     await entrance(page).waitFor();
     const calls = noteCalls(page);
-    await page.clock.runFor(60000);
+    await window.turn(60);
     check(calls.length === 0, `it asked ${calls.length} times`);
-    await page.clock.runFor(250000);
+    await window.turn(250);
     await until('it asks once more', () => calls.length > 0);
     check(calls.length === 1, `it asked ${calls.length} times in five minutes`);
     await give(page, tokenOf('report'));
     await until('it looks', () => calls.filter(ofService).length > 1);
     await row(page, 'orders').waitFor();
     const nBefore = calls.length;
-    await page.clock.runFor(3000);
+    await window.turn(3);
     await until('it looks each second', () => calls.length > nBefore + 1);
   }, [answered(401, 'v1/me')]);
   await window.close();

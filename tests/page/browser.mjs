@@ -53,7 +53,10 @@ export class Window {
   }
 
   constructor(context, page, base) {
-    Object.assign(this, { context, page, base, said: [], foreign: [] });
+    Object.assign(this, { context, page, base, said: [], foreign: [], underWay: new Set() });
+    page.on('request', (request) => this.underWay.add(request));
+    page.on('requestfinished', (request) => this.underWay.delete(request));
+    page.on('requestfailed', (request) => this.underWay.delete(request));
     page.on('console', (message) => {
       if (['error', 'warning'].includes(message.type())) {
         this.said.push(`${message.text()} (${message.location().url})`);
@@ -88,6 +91,17 @@ export class Window {
     }
     this.said.length = 0;
     console.log(`step: ${name}`);
+  }
+
+  /**
+   * Turns the clock of the page on, a second at a time, and lets all calls end in between.
+   * The same clock says when the page waits for an answer no more, so without that it would give up calls.
+   */
+  async turn(seconds) {
+    for (let n = 0; n < seconds; n += 1) {
+      await this.page.clock.runFor(1000);
+      await until('all calls have ended', () => this.underWay.size === 0);
+    }
   }
 
   async close() {

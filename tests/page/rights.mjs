@@ -52,10 +52,10 @@ async function following(window, base, asked) {
 }
 
 /** Turns the clock until the page is open again. */
-async function opened(page, heading) {
+async function opened(window, heading) {
   await until('it is open', async () => {
-    await page.clock.runFor(10000);
-    return page.getByRole('heading', { level: 1, name: heading }).isVisible();
+    await window.turn(10);
+    return window.page.getByRole('heading', { level: 1, name: heading }).isVisible();
   });
 }
 
@@ -84,7 +84,7 @@ async function creating(window, base, asked) {
     check((await page.getByRole('dialog').count()) === 0, 'a dialog is open');
     await page.unroute(at('sequences/receipts'));
     await asked('more rights');
-    await opened(page, 'New sequence');
+    await opened(window, 'New sequence');
     check((await field.inputValue()) === 'receipts', 'what the same caller wrote is lost');
   }, [], [/status of 403/]);
 }
@@ -110,14 +110,14 @@ async function racing(window, base, asked) {
     await page.unroute(at('replica'));
     await page.getByText('Your role has no right to look at all names, which this page needs.').waitFor();
     await asked('more rights');
-    await opened(page, 'cheques');
+    await opened(window, 'cheques');
   }, [answered(403, 'v1/replica')], [/status of 403/]);
   await window.step('a caller that may look is not shut out for good by one refusal', async (page) => {
     const refusal = { status: 403, ...problem('forbidden', 'Another replica does not know the right yet.') };
     await page.route(at('replica'), (route) => route.fulfill(refusal), { times: 1 });
     await page.getByText(/^The service showed nothing, although your role has the right/).waitFor();
     await page.getByText('You are desk, with the role operator.', { exact: true }).waitFor();
-    await opened(page, 'cheques');
+    await opened(window, 'cheques');
   }, [answered(403, 'v1/replica')]);
 }
 
@@ -153,7 +153,7 @@ async function hasNothing(page, words) {
 async function losing(window) {
   await window.step('a page that is shut does not say that it shows something', async (page) => {
     await page.route(at('me'), (route) => route.abort());
-    await page.clock.runFor(31000);
+    await window.turn(31);
     await until('the loss is said', async () => (await status(page)) === 'No connection');
     const said = await page.locator('#notices').textContent();
     check(/^No connection to this replica since \d\d:\d\d:\d\d UTC\.$/.test(said), said);
@@ -166,14 +166,14 @@ async function opening(window, asked) {
   await window.step('who may look again is shown it within 30 seconds', async (page) => {
     const calls = noteCalls(page);
     const n = (path) => calls.filter(({ url }) => at(path)(new URL(url))).length;
-    await page.clock.runFor(31000);
+    await window.turn(31);
     await until('it asks for its rights', () => n('me') > 0);
-    await page.clock.runFor(25000);
+    await window.turn(25);
     check(n('me') <= 2, `it asked ${n('me')} times in a minute`);
     check(calls.length === n('me'), 'it asked for what is refused');
     check(await entrance(page).isVisible(), 'it is open before');
     await asked('more rights');
-    await opened(page, 'cheques');
+    await opened(window, 'cheques');
     await button(page, 'Take a number').waitFor();
     await until('it is called ready', async () => (await status(page)) === 'Ready');
     await page.getByText('Not retired.').waitFor();
