@@ -331,6 +331,7 @@ pub(crate) async fn insert(
         revision: counter.version,
         floor: counter.floor,
         trusted: true,
+        paced_until: None,
     })))
 }
 

@@ -179,6 +179,17 @@ impl SnowflakeIssuer {
         })
     }
 
+    /// Returns the most ids of one call, as far as the layout and the lease bound them. Without a
+    /// lease, no bound is known but that of a tick.
+    pub(crate) fn most_at_once(&self, contiguous: bool) -> u64 {
+        let most = self.most.load(Ordering::Relaxed);
+        let layout = self.ticker.layout();
+        match (layout.high, contiguous) {
+            (High::Time, true) => layout.ids_a_tick(),
+            (High::Time, false) | (High::Worker, _) => most,
+        }
+    }
+
     /// Checks that the lease has not ended. Returns the instant of the check, as [`nanos`].
     #[inline]
     fn in_lease(&self) -> Result<u64, NoIds> {

@@ -43,6 +43,7 @@ mod retain_until_written;
 mod sequences;
 mod server;
 mod serving;
+mod size_limit;
 mod sources;
 mod state;
 mod suggestions;

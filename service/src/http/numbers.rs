@@ -1,14 +1,16 @@
 //! Answers calls that take numbers: `next` for one number or a batch, and `blocks`.
 
 use std::future::ready;
+use std::time::Instant;
 
-use actix_web::HttpResponse;
+use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::block::Block;
-use odometer_sequence::{audit::Taking, error::SequenceError};
+use odometer_sequence::{Wants, audit::Taking, error::SequenceError, issued::Issued};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::large_replies::LargeReplies;
+use super::large_replies::{LargeReplies, Part};
+use super::parse::MediaType;
 use super::payload::{
     bodies::IssuedNumbers,
     parameters::{AnySequencePath, BlocksQuery, NextQuery, Traceparent},
@@ -16,8 +18,9 @@ use super::payload::{
 };
 use super::problem::Problem;
 use super::quotas::{self, RequestedShare};
-use super::state::Call;
-use super::{body, parse, reply, sources, suggestions};
+use super::sources::Taker;
+use super::state::{Call, Http};
+use super::{body, parse, reply, size_limit, sources, suggestions};
 use crate::access::right::Right;
 
 /// A range reserved for a caller who counts by itself.
@@ -61,32 +64,26 @@ pub(crate) struct ReservedReply {
 pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     parse::no_idempotency_key(request.headers())?;
-    let asked = parse::next(request.uri().query())?;
+    let asked = parse::next_of_any_count(request.uri().query())?;
     let wanted = parse::wanted(request.headers());
     let of = (&name, asked.period.as_ref());
     let taker = sources::admit_taker(&request, &http, Right::Take, of).await?;
     let caller = &taker.caller;
     body::nothing(&request, payload, http.body).await?;
-    let count = asked.count.unwrap_or(1);
-    let period = asked.period.as_ref();
     let share = RequestedShare {
         name: &name,
         source: &taker.source,
-        period,
-        n: count,
-        is_block: false,
+        period: asked.period.as_ref(),
+        n: asked.count.unwrap_or(1),
+        wants: match asked.contiguous {
+            true => Wants::Range,
+            false => Wants::Numbers,
+        },
         is_confirmed: asked.confirm,
     };
-    quotas::check_share(&http, caller, &share).await?;
-    let directory = &http.directory;
-    let n_bytes = reply::most_bytes(directory, name.as_str(), &asked, wanted);
-    let room = http.large_replies.take(n_bytes)?;
-    let charge = quotas::take_numbers(caller, count)?;
-    let first_use = taker.note_first_use(&request, period);
-    let taken = directory.take(&name, period, count, asked.contiguous).await;
-    charge.settle(&taken);
-    first_use.into_iter().for_each(|note| note.settle(&taken));
-    let issued = suggestions::with_suggestions(&http, caller, ready(taken)).await?;
+    let taken = take(&request, &http, (&taker, &share), (&asked, wanted)).await;
+    let (issued, room) =
+        taken.map_err(|refused| size_limit::lowered(refused, &http, caller, &share))?;
     // A shared name may have got a sequence of its own meanwhile.
     caller.check(Right::Take, &issued.key.sequence)?;
     let (shown, ranges) = (issued.shown(), issued.ranges.as_slice());
@@ -95,6 +92,37 @@ pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse,
         _ => reply::batch(shown, ranges, asked.ids, wanted),
     };
     Ok(LargeReplies::keep(reply, room))
+}
+
+/// Takes the numbers of a call, with room for its reply, if the call asks for no more than it may
+/// have.
+async fn take(
+    request: &HttpRequest,
+    http: &Http,
+    (taker, share): (&Taker, &RequestedShare<'_>),
+    (asked, wanted): (&NextQuery, MediaType),
+) -> Result<(Issued, Part), Problem> {
+    let (caller, directory) = (&taker.caller, &http.directory);
+    let until = Instant::now() + taker.time_left;
+    if let Err(refused) = parse::check_count(asked.count) {
+        // Without roles, nobody has looked the name up yet. What bounds the call is known of a name
+        // in memory, and the refusal says as much as is found out in time.
+        let left = directory.left(share.source, share.period);
+        let loading = async { left.await.map_err(Problem::from) };
+        let _left = sources::in_time(until, loading).await;
+        return Err(refused);
+    }
+    sources::in_time(until, quotas::check_share(http, caller, share)).await?;
+    let n_bytes = reply::most_bytes(directory, share.name.as_str(), asked, wanted);
+    let room = http.large_replies.take(n_bytes)?;
+    let charge = quotas::take_numbers(caller, share.n)?;
+    let first_use = taker.note_first_use(request, share.period);
+    let batch = (share.n, asked.contiguous);
+    let taken = directory.take(share.name, share.period, batch, until).await;
+    charge.settle(&taken);
+    first_use.into_iter().for_each(|note| note.settle(&taken));
+    let issued = suggestions::with_suggestions(http, caller, ready(taken)).await?;
+    Ok((issued, room))
 }
 
 /// Reserves a range for a caller who counts by itself, straight from the store.
@@ -114,29 +142,16 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
     let taker = sources::admit_taker(&request, &http, Right::Block, of).await?;
     let caller = &taker.caller;
     body::nothing(&request, payload, http.body).await?;
-    let period = asked.period.as_ref();
     let share = RequestedShare {
         name: &name,
         source: &taker.source,
-        period,
+        period: asked.period.as_ref(),
         n: asked.size,
-        is_block: true,
+        wants: Wants::Block,
         is_confirmed: asked.confirm,
     };
-    quotas::check_share(&http, caller, &share).await?;
-    let charge = quotas::take_numbers(caller, asked.size)?;
-    let has_roles = http.access.has_roles();
-    let notes = [
-        taker.note_first_use(&request, period),
-        has_roles.then(|| taker.note(&request, period, Taking::Block)),
-    ];
-    let reserved = http.directory.reserve(&name, period, asked.size).await;
-    charge.settle(&reserved);
-    notes
-        .into_iter()
-        .flatten()
-        .for_each(|note| note.settle(&reserved));
-    let issued = suggestions::with_suggestions(&http, caller, ready(reserved)).await?;
+    let reserved = reserve(&request, &http, &taker, &share).await;
+    let issued = reserved.map_err(|refused| size_limit::lowered(refused, &http, caller, &share))?;
     caller.check(Right::Block, &issued.key.sequence)?;
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
     let key = issued.key;
@@ -148,4 +163,30 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
         count: block.count(),
         step: block.step(),
     }))
+}
+
+/// Reserves the range of a call, if the call asks for no more than it may have.
+async fn reserve(
+    request: &HttpRequest,
+    http: &Http,
+    taker: &Taker,
+    share: &RequestedShare<'_>,
+) -> Result<Issued, Problem> {
+    let caller = &taker.caller;
+    let until = Instant::now() + taker.time_left;
+    sources::in_time(until, quotas::check_share(http, caller, share)).await?;
+    let charge = quotas::take_numbers(caller, share.n)?;
+    let has_roles = http.access.has_roles();
+    let notes = [
+        taker.note_first_use(request, share.period),
+        has_roles.then(|| taker.note(request, share.period, Taking::Block)),
+    ];
+    let reserved = http
+        .directory
+        .reserve(share.name, share.period, share.n, until);
+    let reserved = reserved.await;
+    charge.settle(&reserved);
+    let notes = notes.into_iter().flatten();
+    notes.for_each(|note| note.settle(&reserved));
+    suggestions::with_suggestions(http, caller, ready(reserved)).await
 }

@@ -112,6 +112,8 @@ pub(crate) struct Problem {
     is_closing: bool,
     /// Names that the caller may have meant.
     suggestions: Vec<String>,
+    /// The most numbers that the call could have now, if its size was refused.
+    limit: Option<u64>,
 }
 
 /// Why a call was refused (RFC 9457).
@@ -146,6 +148,16 @@ pub(crate) struct ProblemBody<'a> {
         examples(json!(["orders"]))
     )]
     suggestions: &'a [String],
+    /// The most numbers that this call could have now. Present only if its size was refused, and a
+    /// smaller one is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(
+        value_type = String,
+        required = false,
+        pattern = "^[0-9]+$",
+        examples("10000")
+    )]
+    limit: Option<String>,
 }
 
 impl Problem {
@@ -158,6 +170,7 @@ impl Problem {
             retry_after_s: None,
             is_closing: false,
             suggestions: Vec::new(),
+            limit: None,
         }
     }
 
@@ -188,6 +201,17 @@ impl Problem {
     pub(crate) fn suggesting(mut self, names: Vec<String>) -> Self {
         self.suggestions = names;
         self
+    }
+
+    /// Tells the caller how many numbers this call could have now. Tells nothing if that is 0.
+    pub(crate) fn limited_to(mut self, most: u64) -> Self {
+        self.limit = (most > 0).then_some(most);
+        self
+    }
+
+    /// Returns how many numbers the caller is told that it could have.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.limit
     }
 
     /// Returns the code of this problem.
@@ -232,6 +256,7 @@ impl ResponseError for Problem {
             detail: &self.detail,
             code: self.code.as_str(),
             suggestions: &self.suggestions,
+            limit: self.limit.map(|limit| limit.to_string()),
         });
         response.extensions_mut().insert(self.code);
         if self.is_closing {
@@ -271,58 +296,69 @@ problem_of! {
 
 impl From<SequenceError> for Problem {
     fn from(error: SequenceError) -> Self {
-        let code = match &error {
-            SequenceError::NotFound { .. } | SequenceError::NotCreated { .. } => {
-                Code::SequenceNotFound
-            }
-            SequenceError::TooManySequences { .. } => Code::TooManySequences,
-            SequenceError::PeriodNeeded
-            | SequenceError::PeriodMissing { .. }
-            | SequenceError::NoPeriods { .. }
-            | SequenceError::InvalidPeriod(_)
-            | SequenceError::OfAnotherPeriod { .. }
-            | SequenceError::PeriodOutOfBounds { .. } => Code::InvalidPeriod,
-            SequenceError::InvalidId(_) => Code::InvalidId,
-            SequenceError::PeriodRemoved { .. } => Code::PeriodRemoved,
-            SequenceError::TooManyPeriods { .. } => Code::TooManyPeriods,
-            SequenceError::NotForKind | SequenceError::TimeOrdered { .. } => Code::NotForKind,
-            SequenceError::BatchTooLarge { .. }
-            | SequenceError::TooLarge { .. }
-            | SequenceError::AboveBurst { .. } => Code::InvalidCount,
-            SequenceError::RateLimited { .. } | SequenceError::LimitTimeout { .. } => {
-                Code::RateLimited
-            }
-            SequenceError::ClockBehind { .. } => Code::ClockBehind,
-            SequenceError::ClockAhead { .. } => Code::ClockAhead,
-            SequenceError::NoWorkerId { .. }
-            | SequenceError::NoSuchWorker { .. }
-            | SequenceError::WorkerHeld { .. } => Code::NoWorkerId,
-            SequenceError::Exhausted { .. } | SequenceError::TimeEnded { .. } => {
-                Code::SequenceExhausted
-            }
-            SequenceError::Retired { .. } => Code::SequenceRetired,
-            SequenceError::Definition(refused) => definition_code(refused),
-            SequenceError::AlreadyExists { .. } => Code::AlreadyExists,
-            SequenceError::VersionMismatch { .. } => Code::VersionMismatch,
-            SequenceError::FloorTooHigh { .. } => Code::InvalidBody,
-            SequenceError::ConfirmNeeded { .. } => Code::ConfirmNeeded,
-            SequenceError::StoreUnavailable
-            | SequenceError::NotChanged
-            | SequenceError::Incomplete { .. }
-            | SequenceError::MayHaveChanged => Code::StoreUnavailable,
-            SequenceError::StoreWentBack => Code::StoreWentBack,
-            SequenceError::RefillTimeout => Code::RefillTimeout,
-            SequenceError::Overloaded { .. } => Code::Overloaded,
-            SequenceError::Draining => Code::Draining,
-            SequenceError::Internal | SequenceError::Elsewhere => Code::Internal,
-        };
-        let problem = Self::new(code, error.to_string());
+        let mut problem = Self::new(sequence_code(&error), error.to_string());
         if let SequenceError::ClockBehind { wait_ms } | SequenceError::RateLimited { wait_ms, .. } =
-            error
+            &error
         {
-            return problem.after_ms(wait_ms);
+            problem = problem.after_ms(*wait_ms);
+        }
+        if let SequenceError::BatchTooLarge { most }
+        | SequenceError::TooLarge { limit: most }
+        | SequenceError::AboveBurst { burst: most }
+        | SequenceError::RateLimited {
+            n_available: most, ..
+        }
+        | SequenceError::LimitTimeout {
+            n_available: most, ..
+        } = &error
+        {
+            problem = problem.limited_to(*most);
         }
         problem
+    }
+}
+
+fn sequence_code(error: &SequenceError) -> Code {
+    match error {
+        SequenceError::NotFound { .. } | SequenceError::NotCreated { .. } => Code::SequenceNotFound,
+        SequenceError::TooManySequences { .. } => Code::TooManySequences,
+        SequenceError::PeriodNeeded
+        | SequenceError::PeriodMissing { .. }
+        | SequenceError::NoPeriods { .. }
+        | SequenceError::InvalidPeriod(_)
+        | SequenceError::OfAnotherPeriod { .. }
+        | SequenceError::PeriodOutOfBounds { .. } => Code::InvalidPeriod,
+        SequenceError::InvalidId(_) => Code::InvalidId,
+        SequenceError::PeriodRemoved { .. } => Code::PeriodRemoved,
+        SequenceError::TooManyPeriods { .. } => Code::TooManyPeriods,
+        SequenceError::NotForKind | SequenceError::TimeOrdered { .. } => Code::NotForKind,
+        SequenceError::BatchTooLarge { .. }
+        | SequenceError::TooLarge { .. }
+        | SequenceError::AboveBurst { .. } => Code::InvalidCount,
+        SequenceError::RateLimited { .. } | SequenceError::LimitTimeout { .. } => Code::RateLimited,
+        SequenceError::ClockBehind { .. } => Code::ClockBehind,
+        SequenceError::ClockAhead { .. } => Code::ClockAhead,
+        SequenceError::NoWorkerId { .. }
+        | SequenceError::NoSuchWorker { .. }
+        | SequenceError::WorkerHeld { .. } => Code::NoWorkerId,
+        SequenceError::Exhausted { .. } | SequenceError::TimeEnded { .. } => {
+            Code::SequenceExhausted
+        }
+        SequenceError::Retired { .. } => Code::SequenceRetired,
+        SequenceError::Definition(refused) => definition_code(refused),
+        SequenceError::AlreadyExists { .. } => Code::AlreadyExists,
+        SequenceError::VersionMismatch { .. } => Code::VersionMismatch,
+        SequenceError::FloorTooHigh { .. } => Code::InvalidBody,
+        SequenceError::ConfirmNeeded { .. } => Code::ConfirmNeeded,
+        SequenceError::StoreUnavailable
+        | SequenceError::NotChanged
+        | SequenceError::Incomplete { .. }
+        | SequenceError::MayHaveChanged => Code::StoreUnavailable,
+        SequenceError::StoreWentBack => Code::StoreWentBack,
+        SequenceError::RefillTimeout => Code::RefillTimeout,
+        SequenceError::Overloaded { .. } => Code::Overloaded,
+        SequenceError::Draining => Code::Draining,
+        SequenceError::Internal | SequenceError::Elsewhere => Code::Internal,
     }
 }
 
@@ -407,7 +443,11 @@ mod tests {
             let name = SequenceName::parse("orders").unwrap();
             for error in [
                 SequenceError::ClockBehind { wait_ms },
-                SequenceError::RateLimited { name, wait_ms },
+                SequenceError::RateLimited {
+                    name,
+                    n_available: 0,
+                    wait_ms,
+                },
             ] {
                 let response = Problem::from(error).error_response();
                 assert_eq!(
@@ -465,6 +505,7 @@ mod tests {
             (
                 SequenceError::LimitTimeout {
                     name: SequenceName::parse("orders").unwrap(),
+                    n_available: 0,
                 },
                 Code::RateLimited,
             ),
@@ -502,8 +543,40 @@ mod tests {
         assert_eq!(draining.code(), Code::Draining);
     }
 
-    #[test]
-    fn a_limit_is_named_in_the_detail() {
+    #[actix_web::test]
+    async fn a_refused_size_has_a_limit_and_nothing_else_has() {
+        let name = || SequenceName::parse("orders").unwrap();
+        let limited = |n_available| SequenceError::RateLimited {
+            name: name(),
+            n_available,
+            wait_ms: 1,
+        };
+        let late = |n_available| SequenceError::LimitTimeout {
+            name: name(),
+            n_available,
+        };
+        for (error, limit) in [
+            (SequenceError::TooLarge { limit: 12_345 }, Some("12345")),
+            (SequenceError::AboveBurst { burst: 7 }, Some("7")),
+            (SequenceError::BatchTooLarge { most: 4_096 }, Some("4096")),
+            (limited(3), Some("3")),
+            (limited(0), None),
+            (late(5), Some("5")),
+            (late(0), None),
+            (
+                SequenceError::Exhausted {
+                    name: name(),
+                    left: 3,
+                },
+                None,
+            ),
+            (SequenceError::RefillTimeout, None),
+        ] {
+            let problem = Problem::from(error);
+            let body = body_of(&problem).await;
+            assert_eq!(body.get("limit").and_then(Value::as_str), limit, "{body}");
+            assert_eq!(body.get("limit").is_some(), limit.is_some(), "{body}");
+        }
         let problem = Problem::from(SequenceError::TooLarge { limit: 12_345 });
         assert!(problem.detail.contains("12345"), "{problem}");
     }

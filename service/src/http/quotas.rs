@@ -8,7 +8,7 @@ use odometer_core::period::Period;
 use odometer_core::sizing::max_at_once;
 use odometer_process::faults::{self, Fault};
 use odometer_sequence::workers::{LeaseGrant, LeaseWanted};
-use odometer_sequence::{FirstUse, error::SequenceError};
+use odometer_sequence::{FirstUse, Wants, error::SequenceError};
 use tokio::time::timeout;
 
 use super::caller::Caller;
@@ -35,9 +35,9 @@ pub(crate) struct RequestedShare<'a> {
     pub(crate) name: &'a SequenceName,
     pub(crate) source: &'a SequenceName,
     pub(crate) period: Option<&'a Period>,
-    /// How many numbers, and whether they are a block.
+    /// How many numbers, and which.
     pub(crate) n: u64,
-    pub(crate) is_block: bool,
+    pub(crate) wants: Wants,
     /// Whether the caller says that it means so many.
     pub(crate) is_confirmed: bool,
 }
@@ -95,9 +95,10 @@ pub(crate) fn take_numbers(caller: &Caller, n: u64) -> Result<QuotaCharge<'_>, P
             "The role `{role}` may take {} numbers in one call at most.",
             quota.burst()
         );
-        return Err(Problem::new(Code::InvalidCount, detail));
+        return Err(Problem::new(Code::InvalidCount, detail).limited_to(quota.burst()));
     }
-    let taken = quota.take(n, Instant::now());
+    let now = Instant::now();
+    let taken = quota.take(n, now);
     let Err(wait) = taken.or_else(|wait| if is_counted() { Err(wait) } else { Ok(()) }) else {
         let quota = Some(quota);
         return Ok(QuotaCharge { quota, n });
@@ -109,7 +110,25 @@ pub(crate) fn take_numbers(caller: &Caller, n: u64) -> Result<QuotaCharge<'_>, P
     );
     let refusal = caller.quota_refusal(Code::QuotaExceeded, Quota::Numbers, detail);
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-    Err(refusal.after_ms(wait_ms))
+    Err(refusal.after_ms(wait_ms).limited_to(quota.available(now)))
+}
+
+/// Returns the most numbers that the quotas of a caller's role let a call take now, if `left`
+/// numbers are left of the sequence.
+pub(crate) fn most_of_role(
+    caller: &Caller,
+    requested: &RequestedShare<'_>,
+    left: Option<u64>,
+) -> u64 {
+    let Some(role) = caller.role().filter(|_| is_counted()) else {
+        return u64::MAX;
+    };
+    let (numbers, share) = (role.quotas().numbers.as_ref(), role.quotas().share);
+    let of_numbers = numbers.map(|quota| quota.available(Instant::now()));
+    let has_share = !requested.is_confirmed && !share.is_all();
+    let of_share = left.filter(|_| has_share).map(|left| share.most(left));
+    let bounds = of_numbers.into_iter().chain(of_share);
+    bounds.min().unwrap_or(u64::MAX)
 }
 
 /// Checks that a call takes no larger share of what a sequence has left than its role allows.
@@ -145,7 +164,7 @@ pub(crate) async fn check_share(
     };
     let most = share.most(left);
     // A block that is too large for anybody is refused as such.
-    if n <= most || (requested.is_block && n > max_at_once(left)) {
+    if n <= most || (requested.wants == Wants::Block && n > max_at_once(left)) {
         return Ok(());
     }
     let role = role.name();
@@ -154,7 +173,8 @@ pub(crate) async fn check_share(
          call of the role `{role}` takes. Ask for {most} at most. If you mean so many, add \
          `confirm=true`, for which your role needs the right `define`."
     );
-    Err(caller.quota_refusal(Code::ConfirmNeeded, Quota::Share, detail))
+    let refusal = caller.quota_refusal(Code::ConfirmNeeded, Quota::Share, detail);
+    Err(refusal.limited_to(most))
 }
 
 /// Lets a caller create a name, or a key with `code` [`Code::TooManyPeriods`], if its role may have

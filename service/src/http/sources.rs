@@ -1,9 +1,12 @@
 //! Lets callers pass who have a right on the sequence behind a name.
 
+use std::time::{Duration, Instant};
+
 use actix_web::HttpRequest;
 use odometer_core::name::SequenceName;
 use odometer_core::period::{CounterKey, Period};
-use odometer_sequence::{FirstUse, audit::Taking};
+use odometer_sequence::{FirstUse, audit::Taking, error::SequenceError};
+use tokio::time::timeout_at;
 
 use super::audit_note::AuditNote;
 use super::caller::Caller;
@@ -19,9 +22,18 @@ pub(crate) struct Taker {
     /// The sequence that gives the numbers. Without roles, it is not looked up: this is the name in
     /// the call.
     pub(crate) source: SequenceName,
+    /// For how long the call may still wait for the store.
+    pub(crate) time_left: Duration,
     /// Whether nobody has used the sequence or the key before.
     is_first: bool,
     _creation: Option<Creation>,
+}
+
+/// What is found out about the name in a call for numbers.
+struct NameInCall {
+    source: SequenceName,
+    is_first: bool,
+    creation: Option<Creation>,
 }
 
 /// Lets a caller pass who has `right` on the sequence behind a name: the sequence of this name, or
@@ -49,7 +61,8 @@ pub(crate) async fn admit(
 /// it may not create.
 ///
 /// # Errors
-/// As [`admit`], and 401, 403 or 409 if the caller may not create what does not exist.
+/// As [`admit`], and 401, 403 or 409 if the caller may not create what does not exist. 503 if that
+/// is not found out in the time of a call.
 pub(crate) async fn admit_taker(
     request: &HttpRequest,
     http: &Http,
@@ -57,43 +70,74 @@ pub(crate) async fn admit_taker(
     (name, period): (&SequenceName, Option<&Period>),
 ) -> Result<Taker, Problem> {
     let caller = http.access.identify(request, right).await?;
-    if !http.access.has_roles() {
-        return Ok(Taker::of_used(caller, name.clone()));
-    }
-    let source = source(http, &caller, right, name).await?;
-    let directory = &http.directory;
-    let first_use = directory.first_use(&source, period);
-    let code = match suggestions::with_suggestions(http, &caller, first_use).await? {
-        // If no call creates the name, the right to create it would not help.
-        Some(FirstUse::Name) if directory.creates(&source) => Code::TooManySequences,
-        Some(FirstUse::Key) => Code::TooManyPeriods,
-        Some(FirstUse::Name) | None => return Ok(Taker::of_used(caller, source)),
+    let until = Instant::now() + http.directory.call_time();
+    let found = match http.access.has_roles() {
+        true => in_time(until, look_at(http, &caller, right, (name, period))).await?,
+        false => NameInCall::of_used(name.clone()),
     };
-    if !caller.may(Right::Create, &source) {
-        let names = told(&caller, name, &source);
-        let names = format!("{names}, which nobody has used yet");
-        return Err(caller.refusal(Right::Create, &names));
-    }
-    let creation = quotas::creation(http, &caller, code).await?;
     Ok(Taker {
         caller,
-        source,
-        is_first: true,
-        _creation: creation,
+        source: found.source,
+        time_left: until.saturating_duration_since(Instant::now()),
+        is_first: found.is_first,
+        _creation: found.creation,
     })
 }
 
-impl Taker {
-    /// Creates a caller who takes numbers of a sequence that was used before.
-    fn of_used(caller: Caller, source: SequenceName) -> Self {
+/// Waits for an answer, at most until `until`. What is asked for changes nothing, so it may be left
+/// at any time.
+///
+/// # Errors
+/// 503 if the answer does not come in time, or the error that came.
+pub(crate) async fn in_time<T>(
+    until: Instant,
+    answer: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    let answer = timeout_at(until.into(), answer).await;
+    answer.unwrap_or_else(|_elapsed| Err(SequenceError::RefillTimeout.into()))
+}
+
+/// Finds out about the name in a call for numbers, and whether the caller may use it.
+async fn look_at(
+    http: &Http,
+    caller: &Caller,
+    right: Right,
+    (name, period): (&SequenceName, Option<&Period>),
+) -> Result<NameInCall, Problem> {
+    let source = source(http, caller, right, name).await?;
+    let directory = &http.directory;
+    let first_use = directory.first_use(&source, period);
+    let code = match suggestions::with_suggestions(http, caller, first_use).await? {
+        // If no call creates the name, the right to create it would not help.
+        Some(FirstUse::Name) if directory.creates(&source) => Code::TooManySequences,
+        Some(FirstUse::Key) => Code::TooManyPeriods,
+        Some(FirstUse::Name) | None => return Ok(NameInCall::of_used(source)),
+    };
+    if !caller.may(Right::Create, &source) {
+        let names = told(caller, name, &source);
+        let names = format!("{names}, which nobody has used yet");
+        return Err(caller.refusal(Right::Create, &names));
+    }
+    let creation = quotas::creation(http, caller, code).await?;
+    Ok(NameInCall {
+        source,
+        is_first: true,
+        creation,
+    })
+}
+
+impl NameInCall {
+    /// Describes the name of a sequence that was used before.
+    fn of_used(source: SequenceName) -> Self {
         Self {
-            caller,
             source,
             is_first: false,
-            _creation: None,
+            creation: None,
         }
     }
+}
 
+impl Taker {
     /// Begins the audit line about the first use of the sequence or key, if this is one.
     pub(crate) fn note_first_use(
         &self,
@@ -148,5 +192,21 @@ pub(crate) fn told(caller: &Caller, name: &SequenceName, source: &SequenceName) 
     match caller.may(Right::Look, source) {
         true => format!("`{source}`"),
         false => format!("the sequence behind `{name}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[actix_web::test]
+    async fn an_answer_that_does_not_come_in_time_is_given_up() {
+        let now = Instant::now();
+        let came = in_time(now + Duration::from_secs(60), ready(Ok(7))).await;
+        assert_eq!(came, Ok(7));
+        let late = in_time(now, pending::<Result<u64, Problem>>()).await;
+        assert_eq!(late.map_err(|late| late.code()), Err(Code::RefillTimeout));
     }
 }

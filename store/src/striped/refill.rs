@@ -160,6 +160,7 @@ impl Store {
                 revision: view.revision,
                 floor: known.floor,
                 trusted: trusts,
+                paced_until: None,
             };
         }
         asked

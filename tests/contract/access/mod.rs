@@ -8,6 +8,7 @@ mod hang_ups;
 mod issuers;
 mod quotas;
 mod rotation;
+mod size_limits;
 mod table;
 mod told;
 

@@ -1,0 +1,127 @@
+//! The languages that have a client library, and how the driver of each is started.
+
+use std::process::Command;
+
+use crate::support::settings;
+
+/// A language with a client library.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Language {
+    Python,
+}
+
+impl Language {
+    /// Returns the command that starts the driver. The options follow as its last argument.
+    pub(super) fn command(self) -> Command {
+        match self {
+            Self::Python => {
+                let mut command = Command::new("python3");
+                let folder = settings::repository().join(self.folder());
+                command
+                    .arg(folder.join("driver.py"))
+                    .env("PYTHONDONTWRITEBYTECODE", "1");
+                command
+            }
+        }
+    }
+
+    /// Returns the folder of the library, relative to the root.
+    pub(super) fn folder(self) -> &'static str {
+        match self {
+            Self::Python => "client/python",
+        }
+    }
+
+    /// Returns the command that runs the tests in the language itself. It runs in the folder.
+    pub(super) fn tests(self) -> &'static [&'static str] {
+        match self {
+            Self::Python => &["python3", "-m", "unittest"],
+        }
+    }
+
+    /// Returns the files that say the version, with what stands before it in its line.
+    pub(super) fn versions(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Python => &[
+                ("pyproject.toml", "version = "),
+                ("odometer_client/service.py", "VERSION = "),
+            ],
+        }
+    }
+
+    /// Returns the first words of the steps to which the driver answers `unsupported`.
+    fn unsupported(self) -> &'static [&'static str] {
+        match self {
+            Self::Python => &[],
+        }
+    }
+
+    /// Returns whether the driver takes this step.
+    pub(super) fn supports(self, step: &str) -> bool {
+        let word = step.split(' ').next().unwrap_or_default();
+        !self.unsupported().contains(&word)
+    }
+}
+
+/// Makes one test for each language out of `async fn name(language: Language)`.
+macro_rules! for_each_language {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::{clients::language::Language, support::run};
+
+            #[test]
+            fn python() {
+                run(super::$name(Language::Python));
+            }
+        }
+    )+};
+}
+
+/// Makes one test for each language and each kind of server out of
+/// `async fn name(language: Language, backend: Backend)`.
+macro_rules! for_each_language_and_server {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            mod python {
+                use $crate::{
+                    clients::language::Language,
+                    support::{Backend, run},
+                };
+
+                #[test]
+                fn postgres() {
+                    run(super::super::$name(Language::Python, Backend::Postgres));
+                }
+
+                #[test]
+                fn mariadb() {
+                    run(super::super::$name(Language::Python, Backend::MariaDb));
+                }
+            }
+        }
+    )+};
+}
+
+/// Makes one test for each language out of each case of `cases.json` that is named. Also makes
+/// `NAMES`, which lists the cases.
+macro_rules! for_each_case {
+    ($($name:ident),+ $(,)?) => {
+        const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+        $(
+            mod $name {
+                use $crate::{
+                    clients::{language::Language, scripted::player::play},
+                    support::run,
+                };
+
+                #[test]
+                fn python() {
+                    run(play(stringify!($name), Language::Python));
+                }
+            }
+        )+
+    };
+}
+
+pub(super) use {for_each_case, for_each_language, for_each_language_and_server};
