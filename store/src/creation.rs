@@ -331,7 +331,6 @@ pub(crate) async fn insert(
         revision: counter.version,
         floor: counter.floor,
         trusted: true,
-        paced_until: None,
     })))
 }
 

@@ -1,9 +1,6 @@
 //! Defines what the rest of the program gives to the store and gets from it.
 
-use std::{
-    sync::Arc,
-    time::{Instant, SystemTime},
-};
+use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{definition::Definition, name::SequenceName, period::Period};
 use serde::Serialize;
@@ -222,9 +219,6 @@ pub struct Resolved {
     /// Whether `seen` is worth trying: the last reservation succeeded, and nothing else wrote the
     /// counter between that reservation and the one before.
     pub trusted: bool,
-    /// Until when the speed limit has been used, by the clock of this process. `None` if nothing is
-    /// known of that. Other replicas may have used more since.
-    pub paced_until: Option<Instant>,
 }
 
 /// What one store says about a name.

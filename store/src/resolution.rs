@@ -81,7 +81,6 @@ impl Store {
                 revision: 0,
                 floor: agreed.definition.start,
                 trusted: false,
-                paced_until: None,
             },
             rate: None,
             window: Default::default(),

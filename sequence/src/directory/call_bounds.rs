@@ -9,7 +9,7 @@ use odometer_core::{
     speed_limit::SpeedLimit,
 };
 use odometer_process::clock;
-use odometer_store::{Resolved, limit_of};
+use odometer_store::limit_of;
 
 use crate::{
     actor::queue::Wants, directory::calls::Directory, directory::usage::left,
@@ -24,9 +24,8 @@ pub struct CallBounds {
     wants: Wants,
     has_blocks: bool,
     in_memory: u64,
-    /// How many numbers the speed limit ever allows at once, and how many it allows now.
+    /// How many numbers the speed limit ever allows at once.
     burst: u64,
-    available: u64,
     /// How many ids a time-ordered sequence gives at once.
     most_ids: u64,
     /// How many databases share the numbers that are left. A range comes from one of them.
@@ -73,7 +72,6 @@ impl Directory {
             has_blocks: definition.kind == Kind::Block,
             in_memory: 0,
             burst,
-            available: burst,
             most_ids: u64::MAX,
             n_databases: u64::try_from(n_databases).unwrap_or(u64::MAX),
         }
@@ -87,17 +85,18 @@ impl CallBounds {
         // A refill changes all of this under this lock, so no number counts twice.
         let memory = counter.memory.lock();
         let known = memory.known.as_ref();
-        let available = known.and_then(Resolved::n_available);
         Self {
             left: known.map_or(self.left, |known| left(definition, known.seen.next_value)),
             in_memory: counter.blocks(&memory).iter().map(Block::count).sum(),
-            available: available.unwrap_or(self.available),
             most_ids: snowflake.map_or(u64::MAX, |ids| ids.most_at_once(contiguous)),
             ..self
         }
     }
 
-    /// Returns the most numbers that the call can have now. 0 if it can have none.
+    /// Returns the most numbers that the call can have. 0 if it can have none.
+    ///
+    /// How much of the speed limit is used is known to the store alone, which says it when it
+    /// refuses.
     pub fn most(self) -> u64 {
         if !self.has_blocks {
             return match self.wants {
@@ -105,10 +104,6 @@ impl CallBounds {
                 Wants::Block => 0,
             };
         }
-        let of_limit = match self.wants {
-            Wants::Numbers => self.available.saturating_add(self.in_memory),
-            Wants::Range | Wants::Block => self.available,
-        };
         let of_left = self.left.map_or(u64::MAX, |left| {
             let of_one = left / self.n_databases.max(1);
             match self.wants {
@@ -117,8 +112,7 @@ impl CallBounds {
                 Wants::Block => max_at_once(of_one),
             }
         });
-        // Each limit allows one number a second, and a call waits for it.
-        self.burst.min(of_limit.max(1)).min(of_left)
+        self.burst.min(of_left)
     }
 }
 
@@ -132,7 +126,6 @@ mod tests {
         has_blocks: true,
         in_memory: 7,
         burst: 100_000,
-        available: 100_000,
         most_ids: u64::MAX,
         n_databases: 1,
     };
@@ -160,20 +153,6 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_of_the_speed_limit_is_not_promised() {
-        let used = CallBounds {
-            available: 400,
-            ..KNOWN
-        };
-        assert_eq!(most_of(used), [407, 400, 400]);
-        let used_up = CallBounds {
-            available: 0,
-            ..KNOWN
-        };
-        assert_eq!(most_of(used_up), [7, 1, 1]);
-    }
-
-    #[test]
     fn one_of_several_databases_gives_a_range() {
         let striped = CallBounds {
             left: Some(81_920),
@@ -188,7 +167,6 @@ mod tests {
         let unlimited = CallBounds {
             left: None,
             burst: u64::MAX,
-            available: u64::MAX,
             ..KNOWN
         };
         assert_eq!(most_of(unlimited), [u64::MAX; 3]);

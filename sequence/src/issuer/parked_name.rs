@@ -71,13 +71,6 @@ fn pass_state(pass: &mut impl FnMut(i64) -> i64, state: &mut IssuerState) {
     known.revision = pass(known.revision);
     known.floor = pass(known.floor);
     known.trusted = pass(i64::from(known.trusted)) != 0;
-    // In microseconds after the last use of the name. An earlier time bounds nothing any more.
-    let used_at = state.used_at;
-    let paced_until = known.paced_until.unwrap_or(used_at);
-    let ahead = paced_until.saturating_duration_since(used_at);
-    let micros = pass(i64::try_from(ahead.as_micros()).unwrap_or(i64::MAX));
-    let paced_until = used_at.checked_add(Duration::from_micros(micros.unsigned_abs()));
-    known.paced_until = paced_until.filter(|_| micros != 0);
     state.is_used = pass(i64::from(state.is_used)) != 0;
     state.has_rate = pass(i64::from(state.has_rate)) != 0;
     state.floor = pass(state.floor);
@@ -249,7 +242,6 @@ mod tests {
             revision: 1,
             floor: 1,
             trusted: true,
-            paced_until: None,
         }
     }
 
@@ -328,10 +320,6 @@ mod tests {
             state.issued_below = any(random);
             state.rates = Rates::resume(f64::from_bits(random.random()));
             state.used_at -= Duration::from_nanos(random.random_range(0..1 << 40));
-            known.paced_until = random.random::<bool>().then(|| {
-                let micros = random.random_range(1..1 << 40);
-                state.used_at + Duration::from_micros(micros)
-            });
             let why = SizeReason::ALL
                 .get(random.random_range(0..9_usize))
                 .copied();

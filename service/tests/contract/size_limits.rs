@@ -78,7 +78,6 @@ fn limit_of(reply: &Reply) -> Option<u64> {
 for_each_backend!(
     a_size_above_a_bound_is_refused_with_the_bound,
     a_size_above_the_speed_limit_is_refused_with_what_it_allows_now,
-    a_size_above_the_burst_is_refused_with_what_the_limit_allows_now,
 );
 
 async fn a_size_above_a_bound_is_refused_with_the_bound(backend: Backend) {
@@ -119,7 +118,7 @@ fn a_count_above_that_of_a_call_is_refused_with_the_lowest_bound() {
         client.next("orders").await;
         let code = "invalid_count";
         let limit = BATCH.refused(&client, "orders", (10_001, code)).await;
-        assert!((49..=50).contains(&limit), "{limit}");
+        assert_eq!(limit, 50);
         BATCH.retried(&client, "orders", limit).await;
         let definition = json!({"max": "5000"});
         client.define("short", &definition).await;
@@ -163,32 +162,6 @@ async fn a_size_above_the_speed_limit_is_refused_with_what_it_allows_now(backend
         assert!((400..1000).contains(&limit), "{order} {way:?}: {limit}");
         way.retried(&client, &name, limit).await;
     }
-}
-
-/// The burst alone says too much once a part of it is used.
-async fn a_size_above_the_burst_is_refused_with_what_the_limit_allows_now(backend: Backend) {
-    let (database, program) = on(backend).await;
-    let client = program.client();
-    for (at, (order, way)) in EACH_ORDER.into_iter().enumerate() {
-        let name = format!("used-{at}");
-        let definition = json!({"order": order, "limit": {"rate": 1, "burst": 1000}});
-        client.define(&name, &definition).await;
-        way.retried(&client, &name, 600).await;
-        let limit = way.refused(&client, &name, (1001, "invalid_count")).await;
-        assert!((400..1000).contains(&limit), "{order} {way:?}: {limit}");
-        way.retried(&client, &name, limit).await;
-    }
-    // Another process reads how far the limit was used.
-    let definition = json!({"order": "strict", "limit": {"rate": 1, "burst": 1000}});
-    client.define("kept", &definition).await;
-    BATCH.retried(&client, "kept", 600).await;
-    program.stop().await;
-    let program = started(&database).await;
-    let client = program.client();
-    let limit = BATCH.refused(&client, "kept", (1001, "invalid_count"));
-    let limit = limit.await;
-    assert!((400..1000).contains(&limit), "{limit}");
-    BATCH.retried(&client, "kept", limit).await;
 }
 
 #[test]

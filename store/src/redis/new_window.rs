@@ -220,7 +220,6 @@ mod tests {
                 revision: 1,
                 floor: 1,
                 trusted: true,
-                paced_until: None,
             },
             rate: None,
             generation: 1,

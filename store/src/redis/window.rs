@@ -422,7 +422,6 @@ mod tests {
                 revision: 2,
                 floor: 1,
                 trusted: true,
-                paced_until: None,
             },
             rate: Some(1.0),
             generation: 1,

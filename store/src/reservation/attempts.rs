@@ -309,8 +309,7 @@ impl<'a> Reservation<'a> {
         self.window = counter.window;
         let remembered = self.request.known.as_ref();
         self.is_shared = remembered.is_some_and(|known| known.seen != counter.seen);
-        let bucket = Bucket::read(counter.paced_until_us, look.now_us);
-        self.bucket = Some(bucket);
+        self.bucket = Some(Bucket::read(counter.paced_until_us, look.now_us));
         let known = Resolved {
             definition,
             definition_version: version,
@@ -318,7 +317,6 @@ impl<'a> Reservation<'a> {
             revision: counter.revision,
             floor: counter.floor,
             trusted: true,
-            paced_until: bucket.paced_until(),
         };
         self.settle_refused_update(&known);
         self.known = Some(known);
@@ -394,11 +392,6 @@ impl<'a> Reservation<'a> {
         block: Block,
         why: Option<SizeReason>,
     ) -> Reserved {
-        let paced_until = match why {
-            Some(_) => known.paced_after(block.count()),
-            // An adopted block was paid for when it was reserved.
-            None => known.paced_until,
-        };
         Reserved {
             key: self.request.key.clone(),
             id: Uuid::now_v7(),
@@ -410,7 +403,6 @@ impl<'a> Reservation<'a> {
                 // others write between two writes of this process, or the limit holds it back.
                 trusted: (self.n_conflicts == 0 && !self.is_shared && !self.reads_next)
                     || faults::is(Fault::NoConditions),
-                paced_until,
                 ..known
             },
             stored_rate: self.stored_rate,

@@ -70,36 +70,6 @@ impl Bucket {
         let wait_us = limit.wait_us(self.paced_until_us, n, self.now_us());
         wait_us.map_or(Duration::MAX, Duration::from_micros)
     }
-
-    /// Returns until when the limit has been used, by the clock of this process. `None` if it is
-    /// unused.
-    pub(crate) fn paced_until(&self) -> Option<Instant> {
-        let ahead_us = self.paced_until_us.saturating_sub(self.now_us);
-        let ahead_us = u64::try_from(ahead_us).ok()?;
-        self.read_at.checked_add(Duration::from_micros(ahead_us))
-    }
-}
-
-impl Resolved {
-    /// Returns how many numbers the speed limit allows now, as far as this process knows. As long as
-    /// nothing is known of the bucket, it counts as full. `None` if there is no limit.
-    #[must_use]
-    pub fn n_available(&self) -> Option<u64> {
-        let limit = limit_of(&self.definition)?;
-        let now = Instant::now();
-        let until = self.paced_until.unwrap_or(now);
-        let ahead_us = i64::try_from(until.saturating_duration_since(now).as_micros());
-        Some(limit.n_available(ahead_us.unwrap_or(i64::MAX), 0))
-    }
-
-    /// Returns until when the speed limit has been used, if a write has just paid for `n` numbers.
-    pub(crate) fn paced_after(&self, n: u64) -> Option<Instant> {
-        let limit = limit_of(&self.definition)?;
-        let now = Instant::now();
-        let free_from = self.paced_until.map_or(now, |until| until.max(now));
-        let cost_us = u64::try_from(limit.cost_us(n)).unwrap_or(0);
-        free_from.checked_add(Duration::from_micros(cost_us))
-    }
 }
 
 /// The numbers for which a write is worth it.
@@ -302,37 +272,5 @@ impl Reservation<'_> {
         }
         self.database.metrics.conflict.increment(1);
         self.n_conflicts = self.n_conflicts.saturating_add(1);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_paid_for_is_not_available() {
-        let definition = Definition {
-            limit: SpeedLimit::new(1, 1000),
-            ..Definition::default()
-        };
-        let mut known = Resolved {
-            definition: Arc::new(definition),
-            ..Resolved::default()
-        };
-        assert_eq!(known.n_available(), Some(1000));
-        known.paced_until = known.paced_after(600);
-        assert_eq!(known.n_available(), Some(400));
-        known.paced_until = known.paced_after(300);
-        assert_eq!(known.n_available(), Some(100));
-        let now_us = 5_000_000;
-        known.paced_until = Bucket::read(now_us + 700_000_000, now_us).paced_until();
-        assert_eq!(known.n_available(), Some(300));
-        known.paced_until = Bucket::read(0, now_us).paced_until();
-        assert_eq!(known.n_available(), Some(1000));
-        known.definition = Arc::new(Definition {
-            limit: None,
-            ..Definition::default()
-        });
-        assert_eq!((known.n_available(), known.paced_after(1)), (None, None));
     }
 }

@@ -160,7 +160,6 @@ impl Store {
                 revision: view.revision,
                 floor: known.floor,
                 trusted: trusts,
-                paced_until: None,
             };
         }
         asked
