@@ -6,12 +6,13 @@
 
 Read first: `client.py`, `sequence.py`, `stock.py`, `refill.py`.
 
-Imports go one way: `errors`, `fork`, `hooks`, `transport`, `endpoints`, `service`, `buffer`,
-`definition`, `size`, `waiter`, `stock`, `refill`, `sequence`, `client`, `default`, and last
-`django` and `sqlalchemy`.
+Imports go one way: `errors`, `fork`, `hooks`, `thread`, `resolver`, `transport`, `endpoints`,
+`service`, `buffer`, `definition`, `size`, `waiter`, `stock`, `refill`, `direct`, `sequence`,
+`client`, and last `default`.
 """
 
 from .client import Client, default_client, set_default_client
+from .default import Default
 from .errors import (
     CallFailed,
     DeadlinePassed,
@@ -30,6 +31,7 @@ __all__ = [
     "CallFailed",
     "Client",
     "DeadlinePassed",
+    "Default",
     "Empty",
     "Hooks",
     "InvalidReply",

@@ -1,113 +1,135 @@
-"""Buffer: the numbers in memory, in blocks of runs. No I/O, no lock, no clock."""
+"""Buffer: the numbers in memory, in runs. No I/O, no lock, no clock.
+
+Iterators alone know which numbers are left, and nothing counts along with them. An iterator gives
+a number and moves on in one step. So an exception that a signal handler raises in the middle of
+a take costs a number at most, and a handler that takes numbers itself gets others.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice, repeat
+from operator import length_hint
 
 #: A number, and its printed form if the service printed it.
 Item = tuple[int, "str | None"]
 
 
+@dataclass(frozen=True, eq=False)
+class Block:
+    """What the runs of one refill have in common."""
+
+    #: How many numbers it had at first.
+    size: int
+    #: When it was asked for.
+    born: float
+
+
 class Run:
     """Numbers at an even distance: first, first + step, …"""
 
-    __slots__ = ("first", "step", "count", "ids")
+    __slots__ = ("_step", "_values", "_items", "block")
+
+    block: Block
 
     def __init__(
         self, first: int, step: int, count: int, ids: Sequence[str] | None = None
     ) -> None:
-        self.first = first
-        self.step = step
-        self.count = count
-        #: Printed forms, the last number's first, so that taking one is cheap.
-        self.ids = None if ids is None else list(reversed(ids))
+        self._step = step
+        self._values = iter(range(first, first + count * step, step))
+        printed: Iterable[str | None] = repeat(None) if ids is None else ids
+        #: Takes from the values, which nothing else does.
+        self._items: Iterator[Item] = zip(self._values, printed)
 
-    def take(self) -> Item:
-        """Takes the first number. There must be one."""
-        value = self.first
-        self.first += self.step
-        self.count -= 1
-        return value, None if self.ids is None else self.ids.pop()
+    @property
+    def left(self) -> int:
+        """How many numbers can be taken."""
+        return length_hint(self._values)
 
-    def take_range(self, count: int) -> range:
-        """Takes the first numbers. There must be so many."""
-        values = range(self.first, self.first + count * self.step, self.step)
-        self.first += count * self.step
-        self.count -= count
-        if self.ids is not None:
-            del self.ids[len(self.ids) - count :]
-        return values
+    def take(self) -> Item | None:
+        """Takes the first number."""
+        return next(self._items, None)
 
-
-class Block:
-    """The numbers of one refill, in the order of its reply."""
-
-    __slots__ = ("runs", "size", "born")
-
-    def __init__(self, runs: Sequence[Run], born: float) -> None:
-        self.runs = deque(run for run in runs if run.count > 0)
-        self.size = sum(run.count for run in self.runs)
-        self.born = born
+    def take_range(self, count: int) -> range | None:
+        """Takes the first numbers, if there are so many."""
+        if self.left < count:
+            return None
+        items = list(islice(self._items, count))
+        first = items[0][0] if items else 0
+        values = range(first, first + count * self._step, self._step)
+        # An object that takes numbers when it is collected may have come in between. Then the
+        # numbers are a gap.
+        is_unbroken = len(items) == count and items[-1][0] == values[-1]
+        return values if is_unbroken else None
 
 
 class Buffer:
     """The current block, the next one, and what a warm start added."""
 
     def __init__(self) -> None:
-        self._blocks: deque[Block] = deque()
-        #: How many numbers can be taken.
-        self.left = 0
+        # Each has numbers left. Copies are walked through, because a signal handler may take.
+        self._runs: deque[Run] = deque()
 
     @property
-    def n_blocks(self) -> int:
-        return len(self._blocks)
+    def left(self) -> int:
+        """How many numbers can be taken."""
+        left = 0
+        for run in tuple(self._runs):
+            left += run.left
+        return left
 
     @property
-    def current_size(self) -> int:
-        """Returns how many numbers the current block had at first."""
-        return self._blocks[0].size if self._blocks else 0
+    def current(self) -> Block | None:
+        """The block of the next number."""
+        runs = tuple(self._runs)
+        return runs[0].block if runs else None
+
+    @property
+    def has_next(self) -> bool:
+        """Whether another block is behind the current one."""
+        runs = tuple(self._runs)
+        return len(runs) > 1 and runs[0].block is not runs[-1].block
 
     def add(self, runs: Sequence[Run], born: float) -> None:
         """Adds a block behind the others. `born` is when it was asked for."""
-        block = Block(runs, born)
-        if block.size:
-            self._blocks.append(block)
-            self.left += block.size
+        block = Block(sum(run.left for run in runs), born)
+        for run in runs:
+            run.block = block
+        self._runs.extend(runs)
 
     def take(self) -> Item | None:
         """Takes the next number."""
-        if not self.left:
-            return None
-        run = self._blocks[0].runs[0]
-        item = run.take()
-        self.left -= 1
-        if not run.count:
-            self._discard_empty()
-        return item
+        for run in tuple(self._runs):
+            item = run.take()
+            if not run.left:
+                self._discard(run)
+            if item is not None:
+                return item
+        return None
 
     def take_range(self, count: int) -> range | None:
         """Takes an unbroken range, of the first run that has so many. Nothing else moves."""
-        for block in self._blocks:
-            for run in block.runs:
-                if run.count >= count:
-                    values = run.take_range(count)
-                    self.left -= count
-                    if not run.count:
-                        self._discard_empty()
-                    return values
+        for run in tuple(self._runs):
+            values = run.take_range(count)
+            if not run.left:
+                self._discard(run)
+            if values is not None:
+                return values
         return None
 
     def drop_older(self, than: float) -> int:
         """Drops the blocks that were asked for before this time. Returns how many numbers."""
-        before = self.left
-        while self._blocks and self._blocks[0].born < than:
-            self.left -= sum(run.count for run in self._blocks.popleft().runs)
-        return before - self.left
+        dropped = 0
+        for run in tuple(self._runs):
+            if run.block.born >= than:
+                break
+            self._discard(run)
+            dropped += run.left
+        return dropped
 
-    def _discard_empty(self) -> None:
-        for block in self._blocks:
-            if any(not run.count for run in block.runs):
-                block.runs = deque(run for run in block.runs if run.count)
-        if any(not block.runs for block in self._blocks):
-            self._blocks = deque(block for block in self._blocks if block.runs)
+    def _discard(self, run: Run) -> None:
+        with suppress(ValueError):
+            self._runs.remove(run)

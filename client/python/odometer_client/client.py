@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import threading
 from collections.abc import Sequence as Several
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 
 from .definition import Kind
 from .endpoints import Endpoints
-from .fork import register
+from .fork import PerProcess
 from .hooks import Hooks, SafeHooks
 from .sequence import Sequence
 from .service import Service, Token
@@ -52,15 +51,18 @@ class Client:
         urls = [endpoints] if isinstance(endpoints, str) else list(endpoints)
         if not urls:
             raise ValueError("a client needs an endpoint")
-        for url in urls:
-            _check(url)
+        for index, url in enumerate(urls):
+            if not _is_address(url):
+                # It may have a password, so it is not shown.
+                raise ValueError(f"endpoint {index + 1} is no address such as http://host:8080")
         if initial_size < 1:
             raise ValueError(f"initial_size is 1 at least, not {initial_size}")
         if ca_file is not None and ssl_context is None:
             ssl_context = ssl.create_default_context(cafile=str(ca_file))
-        self._service = Service(
-            Endpoints(urls), Transport(ssl_context), Token(token, token_file)
-        )
+        self._urls = urls
+        self._context = ssl_context
+        self._token = Token(token, token_file)
+        self._service = PerProcess(self._new_service)
         self._hooks = SafeHooks(hooks or Hooks())
         self._options: dict[str, Any] = {
             "deadline": deadline,
@@ -68,9 +70,7 @@ class Client:
             "max_age": max_age,
             "initial_size": initial_size,
         }
-        self._lock = threading.Lock()
-        self._sequences: dict[tuple[str, str | None], Sequence] = {}
-        register(self)
+        self._sequences: dict[str, Sequence] = {}
 
     @classmethod
     def from_environment(cls, **options: Any) -> Client:
@@ -92,16 +92,19 @@ class Client:
         """Returns a sequence. The same name gives the same one, with the same numbers in memory.
 
         `kind` counts only without the right `look`: say `buffered`, or `unbuffered` for strict,
-        period and time-ordered sequences. `period` is for sequences with periods.
+        period and time-ordered sequences. Numbers of a `period` are never in memory: each one is
+        a call.
         """
-        with self._lock:
-            found = self._sequences.get((name, period))
-            if found is None:
-                found = Sequence(
-                    name, self._service, self._hooks, kind=kind, period=period, **self._options
-                )
-                self._sequences[name, period] = found
-            return found
+        if period is not None:
+            if kind == "buffered":
+                raise ValueError("numbers of a period cannot be buffered")
+            return self._new_sequence(name, kind, period)
+        found = self._sequences.get(name)
+        if found is None:
+            found = self._sequences.setdefault(name, self._new_sequence(name, kind, None))
+        if kind is not None:
+            found.say(kind)
+        return found
 
     def forget(self) -> None:
         """Drops all numbers in memory, and the connections.
@@ -109,11 +112,17 @@ class Client:
         Call it after the machine was resumed from a snapshot, or the process from a checkpoint:
         otherwise two copies give the same numbers.
         """
-        self._drop("forget")
+        # First, so that no refill of those who wait uses a connection of the time before.
+        self._service.get().close_idle()
+        for sequence in tuple(self._sequences.values()):
+            sequence.forget()
 
     def close(self) -> None:
-        """Drops all numbers in memory, and closes the connections."""
-        self._drop("close")
+        """Drops all numbers in memory, and closes the connections. Callers who wait get an error.
+        """
+        for sequence in tuple(self._sequences.values()):
+            sequence.close()
+        self._service.get().close_idle()
 
     def __enter__(self) -> Client:
         return self
@@ -126,54 +135,41 @@ class Client:
     ) -> None:
         self.close()
 
-    def _drop(self, cause: str) -> None:
-        # First, so that no refill of those who wait uses a connection of the time before.
-        self._service.close_idle()
-        with self._lock:
-            sequences = list(self._sequences.values())
-        for sequence in sequences:
-            sequence.drop(cause)
+    def _new_service(self, before: Service | None) -> Service:
+        if before is not None:
+            before.let_go()
+        return Service(Endpoints(self._urls), Transport(self._context), self._token)
 
-    def renew_in_child(self) -> None:
-        """Replaces the lock: in a forked child another thread may hold it."""
-        self._lock = threading.Lock()
+    def _new_sequence(self, name: str, kind: Kind | None, period: str | None) -> Sequence:
+        return Sequence(
+            name, self._service, self._hooks, kind=kind, period=period, **self._options
+        )
 
 
-class _Default:
-    """The client of models."""
-
-    def __init__(self) -> None:
-        self.client: Client | None = None
-        self.renew_in_child()
-        register(self)
-
-    def renew_in_child(self) -> None:
-        self.lock = threading.Lock()
-
-
-_DEFAULT = _Default()
+_DEFAULT = "default"
+# The client of models. A dict, because it sets a value once in one step.
+_clients: dict[str, Client] = {}
 
 
 def default_client() -> Client:
     """Returns the client of the environment, which is made at the first call."""
-    with _DEFAULT.lock:
-        if _DEFAULT.client is None:
-            _DEFAULT.client = Client.from_environment()
-        return _DEFAULT.client
+    found = _clients.get(_DEFAULT)
+    return found or _clients.setdefault(_DEFAULT, Client.from_environment())
 
 
 def set_default_client(client: Client | None) -> None:
-    """Makes this the client of `default=Sequence(…)` in models. `None`: that of the
-    environment again."""
-    with _DEFAULT.lock:
-        _DEFAULT.client = client
+    """Makes this the client of `default=Default(…)` in models. `None`: that of the environment
+    again."""
+    if client is None:
+        _clients.pop(_DEFAULT, None)
+    else:
+        _clients[_DEFAULT] = client
 
 
-def _check(url: str) -> None:
-    parts = urlsplit(url)
+def _is_address(url: str) -> bool:
     try:
-        is_right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        parts = urlsplit(url)
+        has_host = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        is_right = False
-    if not is_right or parts.query or parts.fragment or parts.username:
-        raise ValueError(f"{url!r} is no address as http://host:8080")
+        return False
+    return bool(has_host) and "@" not in parts.netloc and not parts.query and not parts.fragment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from .client import default_client
 from .definition import Kind
@@ -10,6 +11,9 @@ from .definition import Kind
 
 class Default:
     """Gives the next number of a sequence, of the default client.
+
+    - Django: `id = models.BigIntegerField(primary_key=True, default=Default("orders"))`.
+    - SQLAlchemy: `mapped_column(BigInteger, primary_key=True, default=Default("orders"))`.
 
     In the thread of an event loop it takes a number from memory, and raises `Empty` if there is
     none: call `await default_client().sequence(name).awarm(n)` first.
@@ -29,16 +33,20 @@ class Default:
             return sequence.next_id() if self.printed else sequence.next()
         return sequence.take_id() if self.printed else sequence.take()
 
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        """Says how a migration of Django makes it again."""
+        options: dict[str, Any] = {}
+        if self.printed:
+            options["printed"] = True
+        if self.kind is not None:
+            options["kind"] = self.kind
+        return "odometer_client.Default", [self.name], options
+
     def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self) or not isinstance(other, Default):
-            return NotImplemented
-        return self._key() == other._key()
+        return isinstance(other, Default) and self.deconstruct() == other.deconstruct()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self.name)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
-
-    def _key(self) -> tuple[str, bool, str | None]:
-        return self.name, self.printed, self.kind
+        return f"Default({self.name!r})"

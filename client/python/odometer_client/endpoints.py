@@ -12,6 +12,8 @@ MIN_REST_SECONDS = 1.0
 MAX_REST_SECONDS = 30.0
 #: A rest is longer by up to this part of it, so that clients do not come back together.
 REST_JITTER = 0.25
+#: After this time another call may probe: the caller of the one before was interrupted.
+PROBE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class _Health:
         self.n_failures = 0
         self.failed_at = 0.0
         self.rests_until = 0.0
-        self.is_probed = False
+        self.probed_until = 0.0
 
 
 class Endpoints:
@@ -46,11 +48,8 @@ class Endpoints:
         self._urls = tuple(urls)
         self._clock = clock
         self._uniform = uniform
-        self.renew()
-
-    def renew(self) -> None:
-        """Forgets what is known, as at the start: a forked child begins somewhere else."""
-        self._lock = threading.Lock()
+        # A signal handler may call while its thread is in here.
+        self._lock = threading.RLock()
         self._health = [_Health() for _ in self._urls]
         count = len(self._urls)
         self._current = min(int(self._uniform(0, count)), count - 1)
@@ -67,7 +66,7 @@ class Endpoints:
             health = self._health[index]
             is_probe = health.n_failures > 0
             if is_probe:
-                health.is_probed = True
+                health.probed_until = now + PROBE_SECONDS
             self._current = index
             return Turn(index, self._urls[index], now, is_probe)
 
@@ -105,7 +104,7 @@ class Endpoints:
 
     def _end_probe(self, turn: Turn) -> None:
         if turn.is_probe:
-            self._health[turn.index].is_probed = False
+            self._health[turn.index].probed_until = 0.0
 
     def _leave(self, index: int) -> None:
         if self._current == index:
@@ -116,10 +115,11 @@ class Endpoints:
         for offset in range(count):
             index = (self._current + offset) % count
             health = self._health[index]
-            rested = now >= health.rests_until and not health.is_probed
-            if health.n_failures == 0 or rested:
+            if now >= max(health.rests_until, health.probed_until):
                 return index
         # All rest: the one that has rested longest, and rather one that nobody probes.
-        return min(
-            range(count), key=lambda it: (self._health[it].is_probed, self._health[it].failed_at)
-        )
+        return min(range(count), key=lambda index: self._eagerness(index, now))
+
+    def _eagerness(self, index: int, now: float) -> tuple[bool, float]:
+        health = self._health[index]
+        return health.probed_until > now, health.failed_at

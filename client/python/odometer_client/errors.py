@@ -106,6 +106,11 @@ class Refused(CallFailed):
         )
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether this is no answer about a sequence: another service may be at the address."""
+        return self.code == "route_not_found" or self.code.startswith("http_")
+
+    @property
     def is_retryable(self) -> bool:
         return self.status in RETRYABLE_STATUSES
 

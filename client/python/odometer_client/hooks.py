@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _LOG = logging.getLogger("odometer_client")
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Hooks:
@@ -21,7 +23,7 @@ class Hooks:
     def refill(
         self, sequence: str, endpoint: str, outcome: str, seconds: float, count: int
     ) -> None:
-        """One call for numbers ended.
+        """A call for numbers ended. Its numbers are in memory already.
 
         `outcome` is `ok`, `resized` (the size was refused, and a smaller one was given),
         `timeout`, `connection`, or the code of the service. `count` is 0 unless it succeeded.
@@ -31,7 +33,7 @@ class Hooks:
         """A caller found nothing in memory, and waited this long."""
 
     def dropped(self, count: int, cause: str) -> None:
-        """Numbers are gaps now: by `max_age`, `forget`, `close`, or `late` (nobody waited)."""
+        """Numbers are gaps now: by `max_age`, `forget`, `close`, or `late` (no caller was left)."""
 
     @contextmanager
     def span(self, sequence: str) -> Iterator[str]:
@@ -67,6 +69,8 @@ class SafeHooks:
         try:
             span = self._hooks.span(sequence)
             header = span.__enter__()
+            if not _TRACEPARENT.fullmatch(header):
+                header = _traceparent()
         except Exception:
             _LOG.exception("a span of odometer_client could not begin")
             yield _traceparent()

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
-from .buffer import Run
-from .definition import MAX_COUNT, Definition, Kind, Learner, Paths, check_no_period, numbers_of
+from .definition import (
+    MAX_COUNT,
+    UNBUFFERED,
+    Definition,
+    Kind,
+    Learner,
+    Numbers,
+    Paths,
+    numbers_of,
+)
 from .errors import CallFailed, OdometerError, Refused
 from .hooks import SafeHooks
 from .service import Answer, Service
 from .stock import Flight, Stock
+from .thread import start
 
 _LOG = logging.getLogger("odometer_client")
 _SIZE_CODES = frozenset({"invalid_count", "confirm_needed"})
+
+#: What hooks are told of a call: endpoint, outcome, seconds, and how many numbers came.
+Report = tuple[str, str, float, int]
 
 
 class Refill:
@@ -25,7 +37,7 @@ class Refill:
         self,
         name: str,
         paths: Paths,
-        said: Kind | None,
+        said: Callable[[], Kind | None],
         stock: Stock,
         service: Service,
         hooks: SafeHooks,
@@ -35,7 +47,7 @@ class Refill:
     ) -> None:
         self._name = name
         self._paths = paths
-        self._said: Kind | None = said
+        self._said = said
         self._stock = stock
         self._service = service
         self._hooks = hooks
@@ -44,18 +56,8 @@ class Refill:
         self._may_reserve = True
 
     def launch(self, flight: Flight) -> None:
-        """Starts a thread. It is a daemon: the end of the program does not wait for it."""
-        title = f"odometer-refill-{self._name}"
-        thread = threading.Thread(target=self._run, args=(flight,), name=title, daemon=True)
-        try:
-            thread.start()
-        except (RuntimeError, OSError, MemoryError) as error:
-            # No thread is left, or the interpreter ends.
-            _LOG.warning("no thread could be started for a refill of %s: %s", self._name, error)
-            self._stock.end(flight, OdometerError(f"no thread could be started: {error}"))
-        except BaseException:
-            self._stock.end(flight)
-            raise
+        """Starts a thread. Raises `OdometerError` if that cannot be done."""
+        start(partial(self._run, flight))
 
     def _run(self, flight: Flight) -> None:
         failure: BaseException | None = None
@@ -69,56 +71,70 @@ class Refill:
 
     def _fill(self, flight: Flight) -> None:
         flight.hurry.wait(self._stock.first_pause(flight))
-        # Of this flight alone: a flight that was forgotten may still learn.
-        learner = Learner(self._name, self._said, self._take_first)
         pause: float | None = None
         began: float | None = None
+        reports: list[Report] = []
+        # Of this flight alone: a flight that was forgotten may still learn.
+        take_first = partial(self._take_first, reports)
+        learner = Learner(self._name, self._said(), take_first)
         while True:
             time.sleep(pause or 0.0)
             size = self._stock.wanted(flight)
             if size is None:
-                return
-            asked = self._clock()
-            began = asked if began is None else began
+                break
+            began = self._clock() if began is None else began
+            has_failed, pause = pause is not None, None
+            error: OdometerError | None = None
             try:
                 definition = self._stock.definition
                 if definition is None:
-                    self._learn(flight, learner)
+                    self._learn(flight, learner, reports)
                 else:
-                    runs = self._fetch(definition, size, has_failed=pause is not None)
-                    self._stock.deliver(flight, runs, asked, began)
+                    self._fetch(flight, definition, size, has_failed, began, reports)
                     began = None
-                pause = None
-            except OdometerError as error:
+            except OdometerError as failure:
+                error = failure
                 is_sole = self._service.endpoints.is_sole
-                pause = self._stock.failed(flight, error, is_sole=is_sole)
-                if pause is None:
-                    return
+                pause = self._stock.failed(flight, failure, is_sole=is_sole)
+            # The last step, because hooks are the program's, and may take their time.
+            while reports:
+                self._hooks.refill(self._name, *reports.pop(0))
+            if error is not None and pause is None:
+                break
+        self._hooks.dropped(sum(run.left for run in learner.taken), "late")
 
-    def _learn(self, flight: Flight, learner: Learner) -> None:
+    def _learn(self, flight: Flight, learner: Learner, reports: list[Report]) -> None:
         began = self._clock()
         try:
             definition = learner.learn(self._service, self._timeout)
         except CallFailed as error:
-            self._report(error.endpoint, error.outcome, began, 0)
+            reports.append(self._report(error.endpoint, error.outcome, began, 0))
             raise
         runs, learner.taken = learner.taken, []
-        self._stock.learned(flight, definition, runs)
+        self._stock.learned(flight, definition, runs, began)
 
-    def _take_first(self) -> Answer:
+    def _take_first(self, reports: list[Report]) -> Answer[Numbers]:
         """Gets the first number of a name that is not known yet."""
         began = self._clock()
         with self._hooks.span(self._name) as traceparent:
             answer = self._ask(1, True, traceparent)
-        self._report(answer.endpoint, "ok", began, 1)
+        reports.append(self._report(answer.endpoint, "ok", began, 1))
         return answer
 
-    def _fetch(self, definition: Definition, size: int, *, has_failed: bool) -> list[Run]:
+    def _fetch(
+        self,
+        flight: Flight,
+        definition: Definition,
+        size: int,
+        has_failed: bool,
+        began: float,
+        reports: list[Report],
+    ) -> None:
         """Gets numbers with one call, or with another one if the size was refused.
 
         If the call before failed, the database may be away, and then `next` still has numbers.
         """
-        began = self._clock()
+        asked = self._clock()
         with_ids = not definition.prints_values
         if size > MAX_COUNT and (with_ids or has_failed or not self._may_reserve):
             size = MAX_COUNT
@@ -128,25 +144,29 @@ class Refill:
             while True:
                 try:
                     answer = self._ask(size, with_ids, traceparent)
-                    check_no_period(answer)
-                    runs = numbers_of(answer, with_ids=with_ids)
                     break
                 except CallFailed as error:
                     reason, smaller = self._smaller(error, size)
                     if smaller is None or reason in reasons:
-                        self._report(error.endpoint, error.outcome, began, 0)
+                        reports.append(self._report(error.endpoint, error.outcome, asked, 0))
                         raise
                     reasons.add(reason)
                     size, outcome = smaller, "resized"
-        self._report(answer.endpoint, outcome, began, sum(run.count for run in runs))
-        return runs
+            numbers = answer.value
+            reports.append(self._report(answer.endpoint, outcome, asked, numbers.count))
+            if numbers.has_period:
+                # The program said another kind.
+                self._stock.learned(flight, UNBUFFERED, numbers.runs, asked)
+            else:
+                self._stock.deliver(flight, numbers.runs, asked, began)
 
-    def _ask(self, size: int, with_ids: bool, traceparent: str) -> Answer:
+    def _ask(self, size: int, with_ids: bool, traceparent: str) -> Answer[Numbers]:
         if size > MAX_COUNT:
             path = self._paths.block(size)
         else:
             path = self._paths.batch(size, with_ids=with_ids)
-        return self._service.ask("POST", path, self._timeout, traceparent)
+        read = partial(numbers_of, with_ids=with_ids)
+        return self._service.ask("POST", path, read, self._timeout, traceparent)
 
     def _smaller(self, error: CallFailed, size: int) -> tuple[str, int | None]:
         """Returns why a smaller size may succeed, and which."""
@@ -163,5 +183,5 @@ class Refill:
             return "end", 1
         return "", None
 
-    def _report(self, endpoint: str, outcome: str, began: float, count: int) -> None:
-        self._hooks.refill(self._name, endpoint, outcome, self._clock() - began, count)
+    def _report(self, endpoint: str, outcome: str, began: float, count: int) -> Report:
+        return endpoint, outcome, self._clock() - began, count

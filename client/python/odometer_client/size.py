@@ -6,6 +6,8 @@ from collections import deque
 
 #: The rate is measured over the last seconds, so many at most.
 WINDOW_SECONDS = 10.0
+#: The distance of two samples at least.
+SAMPLE_SECONDS = 1.0
 #: A refill lasts this long at the present rate.
 REFILL_SECONDS = 10.0
 #: So many of the last refills say how long the next one may take.
@@ -18,32 +20,28 @@ class Rate:
     """Numbers taken a second, of the last seconds."""
 
     def __init__(self) -> None:
-        # Pairs of the start of a span and how many were taken in it.
-        self._spans: deque[list[float]] = deque()
-        self._count = 0
+        self._n_taken = 0
+        # Times, and how many numbers had been taken before. Replaced, never changed.
+        self._samples: list[tuple[float, int]] = []
 
     def note(self, now: float, count: int = 1) -> None:
         """Counts numbers that are taken now."""
-        self._count += count
-        spans = self._spans
-        if spans and now - spans[-1][0] < WINDOW_SECONDS / 10:
-            spans[-1][1] += count
-            return
-        spans.append([now, count])
-        self._forget_old(now)
+        if not self._samples or now - self._samples[-1][0] >= SAMPLE_SECONDS:
+            self._samples = [*self._recent(now), (now, self._n_taken)]
+        self._n_taken += count
 
     def per_second(self, now: float) -> float:
         """Returns the rate. One number alone says nothing about a rate, so it is 0 then."""
-        spans = self._spans
-        if spans and now - spans[0][0] > WINDOW_SECONDS:
-            self._forget_old(now)
-        if not spans:
+        samples = self._samples
+        if samples and now - samples[0][0] > WINDOW_SECONDS:
+            samples = self._samples = self._recent(now)
+        if not samples:
             return 0.0
-        return max(0, self._count - 1) / max(1.0, now - spans[0][0])
+        began, n_before = samples[0]
+        return max(0, self._n_taken - n_before - 1) / max(1.0, now - began)
 
-    def _forget_old(self, now: float) -> None:
-        while self._spans and now - self._spans[0][0] > WINDOW_SECONDS:
-            self._count -= int(self._spans.popleft()[1])
+    def _recent(self, now: float) -> list[tuple[float, int]]:
+        return [sample for sample in self._samples if now - sample[0] <= WINDOW_SECONDS]
 
 
 class Size:
@@ -71,4 +69,6 @@ class Size:
 
     def low_water_mark(self, now: float, block_size: int) -> float:
         """Returns how many numbers must be left, or a prefetch starts."""
-        return max(block_size * LOW_PART, self.rate.per_second(now) * 2 * self._slowest)
+        of_block = block_size * LOW_PART
+        of_rate = self.rate.per_second(now) * 2 * self._slowest
+        return of_block if of_block > of_rate else of_rate

@@ -6,12 +6,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from .backoff import pause_seconds
 from .buffer import Buffer, Item, Run
 from .definition import Definition
 from .errors import OdometerError
-from .fork import register
 from .hooks import SafeHooks
 from .size import Size
 from .waiter import Waiter
@@ -19,7 +19,7 @@ from .waiter import Waiter
 #: A refill that nobody waits for ends after so many failures. The next take starts another one.
 MAX_ATTEMPTS_FOR_NOBODY = 10
 #: A thread that has not begun after this time never will: it was interrupted at its start.
-START_TIMEOUT_SECONDS = 5.0
+START_TIMEOUT_SECONDS = 1.0
 
 
 class Flight:
@@ -28,12 +28,19 @@ class Flight:
     def __init__(self, now: float) -> None:
         self.created = now
         self.has_begun = False
+        #: Why its numbers are dropped, once it is not the present flight any more.
+        self.cause = "late"
         #: Ends its first pause.
         self.hurry = threading.Event()
 
 
 class Stock:
-    """All state of a sequence is here, under one lock, which is never held during a call."""
+    """All state of a sequence is here, under one lock, which is never held during a call.
+
+    A thread can come back while it holds the lock: by a signal handler, or an object that is
+    collected. It then gets another number, because the iterators of the buffer are in order after
+    each step.
+    """
 
     def __init__(
         self,
@@ -41,26 +48,18 @@ class Stock:
         *,
         initial_size: int,
         max_age: float | None,
+        definition: Definition | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._hooks = hooks
-        self._initial_size = initial_size
         self._max_age = max_age
         self._clock = clock
-        self.definition: Definition | None = None
+        self.definition = definition
         #: Starts the thread of a flight.
         self.launch: Callable[[Flight], None] = lambda flight: None
-        self.renew_in_child()
-        register(self)
-
-    def renew_in_child(self) -> None:
-        """Starts with nothing, not even the lock: in a forked child another thread may hold it.
-
-        The child's copies are no gaps, because the parent still has the numbers.
-        """
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._buffer = Buffer()
-        self._size = Size(self._initial_size)
+        self._size = Size(initial_size)
         # In the order of arrival.
         self._line: deque[Waiter] = deque()
         self._warming: list[Waiter] = []
@@ -78,11 +77,10 @@ class Stock:
         """Takes a number, if one is in memory, and starts a refill if it is time."""
         with self._lock:
             now = self._clock()
-            n_old = 0 if self._max_age is None else self._drop_old(now)
+            n_old = self._drop_old(now)
             item = self._pop(now)
-            flight = self._needed_flight(now)
-        if flight is not None or n_old:
-            self._finish(flight, n_old)
+            is_due = self._is_due(now)
+        self._finish(is_due, n_old)
         return item
 
     def take_range(self, count: int) -> range | None:
@@ -93,8 +91,8 @@ class Stock:
             values = None if self._line else self._buffer.take_range(count)
             if values is not None:
                 self._size.rate.note(now, count)
-            flight = self._needed_flight(now) if values is not None else None
-        self._finish(flight, n_old)
+            is_due = values is not None and self._is_due(now)
+        self._finish(is_due, n_old)
         return values
 
     def take_or_wait(self, waiter: Waiter) -> Item | None:
@@ -109,46 +107,56 @@ class Stock:
                 waiter.settle()
             if item is None:
                 self._hurry()
-            flight = self._needed_flight(now)
-        self._finish(flight, n_old)
+            is_due = self._is_due(now)
+        self._finish(is_due, n_old)
         return item
 
     def warm(self, waiter: Waiter) -> None:
-        """Settles the waiter when its target is in memory, or when there is no buffer."""
+        """Settles the waiter when its target is in memory, or if there is no buffer."""
         with self._lock:
             now = self._clock()
             n_old = self._drop_old(now)
-            self._warming.append(waiter)
-            if self.definition is not None:
-                self._serve(now)
-            self._hurry()
-            flight = self._needed_flight(now)
-        self._finish(flight, n_old)
+            if self.definition is not None and self._is_warm(waiter):
+                waiter.settle()
+            else:
+                self._warming.append(waiter)
+                self._hurry()
+            is_due = self._is_due(now)
+        self._finish(is_due, n_old)
+
+    def keep_on(self) -> None:
+        """Starts a refill for callers who wait, in place of one whose thread never began."""
+        with self._lock:
+            is_due = self._is_awaited and self._is_due(self._clock())
+        self._finish(is_due, 0)
 
     def withdraw(self, waiter: Waiter) -> bool:
-        """Takes a caller out of the line, who gave up. Returns False if it is settled already.
+        """Takes a caller who gave up out of the line. Returns False if it is settled already.
 
         The refill goes on.
         """
         with self._lock:
             if waiter.is_settled:
                 return False
-            if waiter in self._line:
-                self._line.remove(waiter)
-            if waiter in self._warming:
-                self._warming.remove(waiter)
+            for line in (self._line, self._warming):
+                with suppress(ValueError):
+                    line.remove(waiter)
             return True
 
-    def forget(self, cause: str) -> None:
-        """Drops all numbers, and those of the refill in flight. Who waits gets new ones."""
+    def drop_all(self, cause: str, error: OdometerError | None = None) -> None:
+        """Drops all numbers, and those of the refill in flight. Callers who wait get new ones, or
+        the error."""
         with self._lock:
             now = self._clock()
-            dropped = self._buffer.left
-            self._buffer = Buffer()
-            self._flight = None
-            flight = self._needed_flight(now) if self._line or self._warming else None
-        self._finish(flight, 0)
-        self._hooks.dropped(dropped, cause)
+            buffer, self._buffer = self._buffer, Buffer()
+            if self._flight is not None:
+                self._flight.cause = cause
+                self._flight = None
+            if error is not None:
+                self._fail_waiters(error)
+            is_due = self._is_awaited and self._is_due(now)
+        self._finish(is_due, 0)
+        self._hooks.dropped(buffer.left, cause)
 
     def readings(self) -> tuple[int, float]:
         """Returns how many numbers are left, and how many a second are taken."""
@@ -156,7 +164,7 @@ class Stock:
             now = self._clock()
             n_old = self._drop_old(now)
             found = self._buffer.left, self._size.rate.per_second(now)
-        self._finish(None, n_old)
+        self._finish(False, n_old)
         return found
 
     # For the refill.
@@ -167,7 +175,7 @@ class Stock:
             flight.has_begun = True
             if self._flight is not flight:
                 return 0.0
-            if self._line or self._warming:
+            if self._is_awaited:
                 self._hurry()
             return max(0.0, self._not_before - self._clock())
 
@@ -186,32 +194,33 @@ class Stock:
 
     def deliver(self, flight: Flight, runs: Sequence[Run], asked: float, began: float) -> None:
         """Adds what a flight got. It was asked for at `asked`; the refill began at `began`."""
-        dropped = 0
         with self._lock:
             now = self._clock()
             if self._flight is flight:
                 self._buffer.add(runs, asked)
                 self._size.note_refill(now - began)
                 self._succeed(now)
-            else:
-                dropped = sum(run.count for run in runs)
-        self._hooks.dropped(dropped, "forget")
+                return
+        self._hooks.dropped(sum(run.left for run in runs), flight.cause)
 
-    def learned(self, flight: Flight, definition: Definition, runs: Sequence[Run]) -> None:
-        """Notes what the sequence is, and the numbers that had to be taken to learn it."""
-        dropped = 0
+    def learned(
+        self, flight: Flight, definition: Definition, runs: Sequence[Run], asked: float
+    ) -> None:
+        """Notes what the sequence is, and the numbers that were taken to learn it."""
         with self._lock:
             now = self._clock()
             self.definition = definition
-            if self._flight is flight:
-                self._buffer.add(runs, now)
+            unused, cause = Buffer(), "late"
+            if self._flight is not flight:
+                unused.add(runs, asked)
+                cause = flight.cause
+            else:
+                self._buffer.add(runs, asked)
                 self._succeed(now)
                 if not definition.is_buffered:
-                    # Kept for later it would be out of order, or of another period.
-                    dropped, self._buffer = self._buffer.left, Buffer()
-            else:
-                dropped = sum(run.count for run in runs)
-        self._hooks.dropped(dropped, "late")
+                    # Kept for later they would be out of order, or of another period.
+                    unused, self._buffer = self._buffer, unused
+        self._hooks.dropped(unused.left, cause)
 
     def failed(self, flight: Flight, error: OdometerError, *, is_sole: bool) -> float | None:
         """Notes a failed attempt. Returns how long to wait for the next one; `None` ends it."""
@@ -223,9 +232,8 @@ class Stock:
             after = getattr(error, "retry_after", None) if is_sole else None
             pause = pause_seconds(self._n_failures, after)
             self._not_before = self._clock() + pause
-            is_awaited = bool(self._line or self._warming)
             if _is_retryable(error):
-                if is_awaited or self._n_failures % MAX_ATTEMPTS_FOR_NOBODY:
+                if self._is_awaited or self._n_failures % MAX_ATTEMPTS_FOR_NOBODY:
                     return pause
             else:
                 self._fail_waiters(error)
@@ -240,7 +248,35 @@ class Stock:
                 if error is not None:
                     self._fail_waiters(error)
 
-    # All below are called under the lock, but `_finish`.
+    def _finish(self, is_due: bool, n_old: int) -> None:
+        """Does what must not be done under the lock."""
+        if is_due:
+            self._start_flight()
+        if n_old:
+            self._hooks.dropped(n_old, "max_age")
+
+    def _start_flight(self) -> None:
+        now = self._clock()
+        flight = Flight(now)
+        try:
+            with self._lock:
+                if not self._is_due(now):
+                    return
+                self._flight = flight
+            self.launch(flight)
+        except OdometerError as error:
+            self.last_error = error
+            self.end(flight, error)
+        except BaseException:
+            # An exception of a signal handler is of this caller alone.
+            self.end(flight)
+            raise
+
+    # All below are called under the lock.
+
+    @property
+    def _is_awaited(self) -> bool:
+        return bool(self._line or self._warming)
 
     def _hurry(self) -> None:
         """After a refusal, who waits has a reason to ask again: the cause may be gone."""
@@ -272,11 +308,14 @@ class Stock:
                 waiter.settle(self._pop(now))
         waiting = []
         for waiter in self._warming:
-            if self.is_unbuffered or self._buffer.left >= (waiter.target or 0):
+            if self._is_warm(waiter):
                 waiter.settle()
             elif not waiter.is_gone:
                 waiting.append(waiter)
         self._warming = waiting
+
+    def _is_warm(self, waiter: Waiter) -> bool:
+        return self.is_unbuffered or self._buffer.left >= (waiter.target or 0)
 
     def _fail_waiters(self, error: BaseException) -> None:
         for waiter in (*self._line, *self._warming):
@@ -290,30 +329,24 @@ class Stock:
             return True
         if not definition.is_buffered:
             return False
-        if self._line or self._warming or not self._size.has_refilled:
+        if self._is_awaited or not self._size.has_refilled:
             return True
         buffer = self._buffer
-        if buffer.n_blocks > 1:
+        current = buffer.current
+        if current is None:
+            return True
+        if buffer.has_next:
             return False
-        left = buffer.left
-        return not left or left < self._size.low_water_mark(now, buffer.current_size)
+        return buffer.left < self._size.low_water_mark(now, current.size)
 
-    def _needed_flight(self, now: float) -> Flight | None:
+    def _is_due(self, now: float) -> bool:
+        """Whether a refill must start."""
         flight = self._flight
         if flight is not None:
             is_lost = not flight.has_begun and now - flight.created > START_TIMEOUT_SECONDS
             if not is_lost:
-                return None
-        if not self._is_needed(now):
-            return None
-        self._flight = Flight(now)
-        return self._flight
-
-    def _finish(self, flight: Flight | None, n_old: int) -> None:
-        """Does what must not be done under the lock."""
-        if flight is not None:
-            self.launch(flight)
-        self._hooks.dropped(n_old, "max_age")
+                return False
+        return self._is_needed(now)
 
 
 def _is_retryable(error: OdometerError) -> bool:

@@ -8,15 +8,19 @@ import os
 import select
 import socket
 import ssl
-import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
 from .errors import InvalidReply, Unreachable
+from .resolver import Resolver
 
+#: For each address of a host.
 CONNECT_TIMEOUT_SECONDS = 1.0
 #: The server closes connections that were idle for 75 s.
 MAX_IDLE_SECONDS = 60.0
@@ -30,6 +34,8 @@ class Reply:
 
     status: int
     body: bytes
+    #: Whether the reply said where its body ends. If not, the body may be cut.
+    is_whole: bool
     retry_after: str | None
     #: The server will answer no further call on this connection.
     is_last: bool
@@ -87,27 +93,45 @@ class _Link:
         return bool(select.select([self._socket], [], [], 0)[0])
 
 
-class _Dial(http.client.HTTPConnection):
+class _Connection(http.client.HTTPConnection):
     """Connects quickly or not at all. The name is resolved at each connect."""
 
-    until = 0.0
+    def __init__(
+        self, host: str, port: int, context: ssl.SSLContext | None, resolver: Resolver, until: float
+    ) -> None:
+        super().__init__(host, port)
+        self.default_port = http.client.HTTP_PORT if context is None else http.client.HTTPS_PORT
+        self._context = context
+        self._resolver = resolver
+        self._until = until
 
     def connect(self) -> None:
-        self.timeout = min(CONNECT_TIMEOUT_SECONDS, _left(self.until))
-        super().connect()
-        self.sock.settimeout(_left(self.until))
+        plain = self._dial()
+        try:
+            if self._context is not None:
+                plain = self._context.wrap_socket(plain, server_hostname=self.host)
+        except BaseException:
+            plain.close()
+            raise
+        self.sock = cast(socket.socket, _Link(plain, self._until))
 
-
-class _Plain(_Dial):
-    def connect(self) -> None:
-        super().connect()
-        self.sock = cast(socket.socket, _Link(self.sock, self.until))
-
-
-class _Tls(http.client.HTTPSConnection, _Dial):
-    def connect(self) -> None:
-        super().connect()
-        self.sock = cast(socket.socket, _Link(self.sock, self.until))
+    def _dial(self) -> socket.socket:
+        failure = OSError(f"{self.host} has no address")
+        for address in self._resolver.addresses(self.host, self.port, self._until):
+            family, kind, protocol, _, place = address
+            plain = socket.socket(family, kind, protocol)
+            try:
+                plain.settimeout(min(CONNECT_TIMEOUT_SECONDS, _left(self._until)))
+                plain.connect(place)
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return plain
+            except OSError as error:
+                plain.close()
+                failure = error
+            except BaseException:
+                plain.close()
+                raise
+        raise failure
 
 
 def _left(until: float) -> float:
@@ -117,50 +141,52 @@ def _left(until: float) -> float:
     return left
 
 
-def _whole_body(response: http.client.HTTPResponse) -> bytes:
-    """Reads a body, or as much of it as makes it too long. `http.client` takes the end of the
-    stream for the end of the headers, and of a body that is read with a limit."""
-    if not response.chunked and response.length is None:
-        raise http.client.IncompleteRead(b"")
+def _body(response: http.client.HTTPResponse) -> tuple[bytes, bool]:
+    """Reads a body, or as much of it as makes it too long. Also says whether it surely is whole:
+    `http.client` takes the end of the stream for the end of the headers, or of the body."""
+    is_whole = response.chunked or response.length is not None
     body = response.read(MAX_REPLY_BYTES + 1)
     if response.length and len(body) <= MAX_REPLY_BYTES:
         raise http.client.IncompleteRead(body, response.length)
-    return body
+    return body, is_whole
+
+
+_Idle = dict[str, "deque[tuple[float, _Connection]]"]
 
 
 class Transport:
-    """Makes calls, and keeps connections for the calls after them."""
+    """Makes calls, and keeps connections for the calls after them.
+
+    Each step with the idle connections is one of a deque, so threads need no lock.
+    """
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._context = context
-        self.renew()
-
-    def renew(self) -> None:
-        """Starts without connections. Calls in flight keep theirs until they end."""
-        self._lock = threading.Lock()
-        self._idle: dict[str, list[tuple[float, _Dial]]] = {}
-        self._open: set[_Dial] = set()
+        self._resolver = Resolver()
+        #: The connections that no call uses, by endpoint. `close_idle` puts others in their place.
+        self._idle: _Idle = {}
+        self._open: weakref.WeakSet[_Connection] = weakref.WeakSet()
 
     def close_idle(self) -> None:
         """Closes what no call uses. Calls in flight close theirs when they end."""
-        with self._lock:
-            idle = [it for each in self._idle.values() for _, it in each]
-            self._idle.clear()
-            self._open.clear()
-        for connection in idle:
-            connection.close()
+        before, self._idle = self._idle, {}
+        for kept in tuple(before.values()):
+            while kept:
+                try:
+                    kept.pop()[1].close()
+                except IndexError:
+                    break
 
-    def renew_in_child(self) -> None:
-        """Lets go of the parent's sockets. The server must not notice, and locks of threads
-        that are not there any more must not be waited for, so only the numbers are closed."""
-        for connection in list(self._open):
+    def let_go(self) -> None:
+        """Closes the copies that a forked child has of its parent's sockets. The server must not
+        notice, so only the descriptors are closed."""
+        for connection in tuple(self._open):
             link = connection.sock
             try:
                 if link is not None:
                     os.close(link.detach())
             except OSError:
                 pass
-        self.renew()
 
     def call(
         self, endpoint: str, method: str, path: str, headers: Mapping[str, str], timeout: float
@@ -168,76 +194,67 @@ class Transport:
         """Makes one call, or raises `Unreachable`. It ends after `timeout` seconds at most."""
         until = time.monotonic() + timeout
         parts = urlsplit(endpoint)
-        connection = self._connection(endpoint, parts, until)
+        idle = self._idle
+        connection = self._idle_connection(idle, endpoint, until) or self._new(parts, until)
         try:
             connection.request(method, parts.path.rstrip("/") + path, headers=dict(headers))
-            response = connection.getresponse()
-            body = _whole_body(response)
+            with closing(connection.getresponse()) as response:
+                body, is_whole = _body(response)
+                is_last = response.will_close or not response.isclosed()
             if len(body) > MAX_REPLY_BYTES:
                 raise InvalidReply(f"{endpoint} answered with too many bytes", endpoint)
         except TimeoutError as error:
-            self._discard(connection)
+            connection.close()
             what = f"{endpoint} gave no reply within {timeout:.1f} s"
             raise Unreachable(what, endpoint, timed_out=True) from error
         except (OSError, http.client.HTTPException) as error:
-            self._discard(connection)
+            connection.close()
             what = f"{endpoint} gave no reply: {error or type(error).__name__}"
             raise Unreachable(what, endpoint, timed_out=False) from error
         except BaseException:
-            self._discard(connection)
+            connection.close()
             raise
-        self._keep(endpoint, connection, response)
+        # They may have been closed while this call was in flight.
+        if is_last or connection.sock is None or idle is not self._idle:
+            connection.close()
+        else:
+            self._keep(idle, endpoint, connection)
         retry_after = response.getheader("Retry-After")
-        return Reply(response.status, body, retry_after, response.will_close)
+        return Reply(response.status, body, is_whole, retry_after, is_last)
 
-    def _connection(self, endpoint: str, parts: SplitResult, until: float) -> _Dial:
-        while True:
-            with self._lock:
-                idle = self._idle.get(endpoint)
-                since, connection = idle.pop() if idle else (0.0, None)
-            if connection is None:
+    def _idle_connection(self, idle: _Idle, endpoint: str, until: float) -> _Connection | None:
+        kept = idle.get(endpoint)
+        while kept:
+            try:
+                since, connection = kept.pop()
+            except IndexError:
                 break
             link = cast(_Link, connection.sock)
             if time.monotonic() - since < MAX_IDLE_SECONDS and not link.is_readable():
                 link.until = until
                 return connection
-            self._discard(connection)
-        connection = self._new(parts)
-        connection.until = until
-        with self._lock:
-            self._open.add(connection)
+            connection.close()
+        return None
+
+    def _new(self, parts: SplitResult, until: float) -> _Connection:
+        is_secure = parts.scheme == "https"
+        if is_secure and self._context is None:
+            self._context = ssl.create_default_context()
+        port = parts.port or (http.client.HTTPS_PORT if is_secure else http.client.HTTP_PORT)
+        context = self._context if is_secure else None
+        connection = _Connection(parts.hostname or "", port, context, self._resolver, until)
+        self._open.add(connection)
         return connection
 
-    def _new(self, parts: SplitResult) -> _Dial:
-        host = parts.hostname or ""
-        if parts.scheme == "https":
-            if self._context is None:
-                self._context = ssl.create_default_context()
-            return _Tls(host, parts.port, context=self._context)
-        return _Plain(host, parts.port)
-
-    def _keep(
-        self, endpoint: str, connection: _Dial, response: http.client.HTTPResponse
-    ) -> None:
-        if response.will_close or not response.isclosed() or connection.sock is None:
-            self._discard(connection)
-            return
+    def _keep(self, idle: _Idle, endpoint: str, connection: _Connection) -> None:
         now = time.monotonic()
-        with self._lock:
-            if connection not in self._open:
-                stale = [connection]
-            else:
-                idle = self._idle.setdefault(endpoint, [])
-                idle.append((now, connection))
-                n_stale = max(0, len(idle) - MAX_IDLE_CONNECTIONS)
-                while n_stale < len(idle) and now - idle[n_stale][0] >= MAX_IDLE_SECONDS:
-                    n_stale += 1
-                stale = [it for _, it in idle[:n_stale]]
-                del idle[:n_stale]
-        for old in stale:
-            self._discard(old)
-
-    def _discard(self, connection: _Dial) -> None:
-        with self._lock:
-            self._open.discard(connection)
-        connection.close()
+        kept = idle.setdefault(endpoint, deque())
+        kept.append((now, connection))
+        while kept:
+            try:
+                is_new = now - kept[0][0] < MAX_IDLE_SECONDS
+                if is_new and len(kept) <= MAX_IDLE_CONNECTIONS:
+                    break
+                kept.popleft()[1].close()
+            except IndexError:
+                break

@@ -9,11 +9,18 @@ from urllib.parse import parse_qs, urlsplit
 
 DEFINITION = {"kind": "block", "order": "relaxed", "period": "none", "format": "{value}"}
 #: A status, a body, headers. `None` closes the connection without a reply.
-Reply = tuple[int, dict[str, Any], dict[str, str]] | None
+Reply = tuple[int, Any, dict[str, str]] | None
 
 
 def refusal(status: int, code: str, **more: Any) -> Reply:
     return status, {"status": status, "code": code, "detail": "The stub said so.", **more}, {}
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client may close a connection before its reply."""
 
 
 class Stub:
@@ -23,13 +30,16 @@ class Stub:
         self.lock = threading.Lock()
         self.next = 1
         self.step = 1
+        #: What replies say, which is not in the definition.
+        self.period: str | None = None
         self.definition: dict[str, Any] = dict(DEFINITION)
         self.calls: list[str] = []
         self.headers: list[dict[str, str]] = []
+        #: The ports from which the calls came: one for each connection.
+        self.ports: list[int] = []
         #: Called with each call; it may answer instead of the stub.
         self.answer: Callable[[str], Reply | str] = lambda call: "go on"
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.server.daemon_threads = True
+        self.server = _Server(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -37,13 +47,14 @@ class Stub:
         self.server.shutdown()
         self.server.server_close()
 
-    def reply(self, method: str, path: str, headers: dict[str, str]) -> Reply:
+    def reply(self, method: str, path: str, headers: dict[str, str], port: int) -> Reply:
         url = urlsplit(path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         call = f"{method} {url.path.rsplit('/', 1)[-1]}" + (f"?{url.query}" if url.query else "")
         with self.lock:
             self.calls.append(call)
             self.headers.append(headers)
+            self.ports.append(port)
         said = self.answer(call)
         if said != "go on":
             assert not isinstance(said, str)
@@ -53,8 +64,8 @@ class Stub:
         count = int(query.get("count") or query.get("size") or 1)
         first, last = self.numbers(count)
         given = {"first": str(first), "last": str(last), "count": count, "step": self.step}
-        whole: dict[str, Any] = {"sequence": "orders", "period": None}
-        if not query:
+        whole: dict[str, Any] = {"sequence": "orders", "period": self.period}
+        if "count" not in query and "size" not in query:
             return 200, {**whole, "value": str(first), "id": str(first)}, {}
         if "size" in query:
             return 200, {**whole, **given}, {}
@@ -74,7 +85,8 @@ class Stub:
             disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
-                reply = stub.reply(self.command, self.path, dict(self.headers))
+                port = self.client_address[1]
+                reply = stub.reply(self.command, self.path, dict(self.headers), port)
                 if reply is None:
                     self.close_connection = True
                     return

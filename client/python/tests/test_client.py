@@ -1,68 +1,34 @@
-"""Tests of whole calls, against a stub of the service."""
+"""Tests of numbers from memory, against a stub of the service."""
 
+import _thread
 import asyncio
-import gc
-import json
-import os
 import threading
 import time
-import unittest
-from collections.abc import Callable
+from unittest import mock
 
-import odometer_client.fork
-from odometer_client import Client, DeadlinePassed, Empty, Hooks, Refused, Sequence, WouldBlock
-from odometer_client.django import Sequence as DjangoSequence
+from odometer_client import Client, DeadlinePassed, Empty, OdometerError, Refused, WouldBlock
 
+from .case import StubCase, is_post, once
 from .stub import Reply, Stub, refusal
 
 
-class Outcomes(Hooks):
-    def __init__(self) -> None:
-        self.outcomes: list[str] = []
-
-    def refill(
-        self, sequence: str, endpoint: str, outcome: str, seconds: float, count: int
-    ) -> None:
-        self.outcomes.append(outcome)
-
-
-def once(reply: Reply, wanted: Callable[[str], bool]) -> Callable[[str], Reply | str]:
-    """Answers the first call that is wanted."""
-    left = [reply]
-    return lambda call: left.pop() if left and wanted(call) else "go on"
-
-
-def is_post(call: str) -> bool:
-    return call.startswith("POST")
-
-
-class ClientTest(unittest.TestCase):
-    def setUp(self) -> None:
-        self.stub = Stub()
-        self.addCleanup(self.stub.close)
-        self.hooks = Outcomes()
-        self.client = Client(self.stub.url, hooks=self.hooks)
-        self.addCleanup(self.client.close)
-        self.orders = self.client.sequence("orders")
-
-    def posts(self) -> list[str]:
-        return [call for call in self.stub.calls if is_post(call)]
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 5
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, "the condition never came")
-            time.sleep(0.001)
-
+class ClientTest(StubCase):
     def test_a_program_calls_once_for_many_numbers(self) -> None:
-        self.assertEqual([self.orders.next() for _ in range(80)], list(range(1, 81)))
+        self.assertEqual([self.orders.next() for _ in range(60)], list(range(1, 61)))
         self.assertEqual(self.stub.calls, ["GET orders", "POST next?count=100&ids=false"])
         self.assertIn("traceparent", self.stub.headers[1])
         self.assertNotIn("Idempotency-Key", self.stub.headers[1])
 
     def test_take_never_waits(self) -> None:
-        with self.assertRaises(Empty):
-            self.orders.take()
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        self.stub.answer = lambda call: "go on" if gate.wait(20) else None
+        # With each of them a take that waits would need hours.
+        self.orders._deadline = 3600.0
+        for _ in range(100):
+            with self.assertRaises(Empty):
+                self.orders.take()
+        gate.set()
         self.until(lambda: self.orders.left > 0)
         self.assertEqual(self.orders.take(), 1)
 
@@ -73,7 +39,7 @@ class ClientTest(unittest.TestCase):
             self.assertEqual(self.posts()[1], "POST next?count=50&ids=false")
             self.stub.calls.clear()
             self.client.forget()
-        self.assertEqual(self.hooks.outcomes, ["resized", "ok"] * 3)
+        self.until(lambda: self.hooks.outcomes == ["resized", "ok"] * 3)
 
     def test_a_size_is_asked_again_once(self) -> None:
         self.stub.answer = lambda call: (
@@ -82,6 +48,14 @@ class ClientTest(unittest.TestCase):
         with self.assertRaises(Refused) as caught:
             self.orders.next()
         self.assertEqual((caught.exception.code, len(self.posts())), ("invalid_count", 2))
+
+    def test_the_last_numbers_are_asked_for_one_at_a_time(self) -> None:
+        def few(call: str) -> Reply | str:
+            is_large = is_post(call) and "count=1&" not in call
+            return refusal(409, "sequence_exhausted") if is_large else "go on"
+
+        self.stub.answer = few
+        self.assertEqual([self.orders.next() for _ in range(3)], [1, 2, 3])
 
     def test_without_the_right_block_it_stays_with_next(self) -> None:
         self.stub.answer = lambda call: refusal(403, "forbidden") if "blocks" in call else "go on"
@@ -106,7 +80,7 @@ class ClientTest(unittest.TestCase):
 
         self.stub.answer = lose
         self.assertEqual(self.orders.next(), 101)
-        self.assertEqual(self.hooks.outcomes, ["connection", "ok"])
+        self.until(lambda: self.hooks.outcomes == ["connection", "ok"])
 
     def test_other_refusals_are_final(self) -> None:
         self.stub.answer = once(refusal(410, "sequence_retired"), is_post)
@@ -115,18 +89,62 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(caught.exception.code, "sequence_retired")
         self.assertEqual(self.orders.next(), 1)
 
+    def test_each_caller_gets_an_error_of_its_own(self) -> None:
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        gone = refusal(410, "sequence_retired")
+        self.stub.answer = lambda call: gone if gate.wait(20) else None
+        errors: list[Exception] = []
+
+        def wait() -> None:
+            try:
+                self.orders.next()
+            except Refused as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=wait) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        self.until(lambda: len(self.orders._stock.get()._line) == 2)
+        gate.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((len(errors), len(set(map(id, errors)))), (2, 2))
+        self.assertEqual(len(set(map(str, errors))), 1)
+
+    def test_an_answer_that_makes_no_sense_is_final(self) -> None:
+        nonsense: Reply = (200, {"first": "1", "last": "9", "step": 1, "count": 3}, {})
+        self.stub.answer = once(nonsense, is_post)
+        with self.assertRaises(OdometerError) as caught:
+            self.orders.next()
+        self.assertEqual(caught.exception.code, "invalid_reply")
+        self.assertEqual(self.orders.next(), 1)
+
+    def test_a_defect_in_a_refill_is_an_error_of_those_who_wait(self) -> None:
+        with mock.patch.object(self.client._service.get(), "ask", side_effect=KeyError("defect")):
+            with self.assertLogs("odometer_client"), self.assertRaises(OdometerError) as caught:
+                self.orders.next()
+        self.assertIn("defect", str(caught.exception))
+        self.assertEqual(self.orders.next(), 1)
+
+    def test_a_thread_that_cannot_start_is_an_error_of_those_who_wait(self) -> None:
+        none = RuntimeError("can't start new thread")
+        with mock.patch.object(_thread, "start_new_thread", side_effect=none):
+            with self.assertRaises(OdometerError) as caught:
+                self.orders.next()
+        self.assertIn("can't start new thread", str(caught.exception))
+        self.assertEqual(self.orders.next(), 1)
+
     def test_a_deadline_ends_the_wait_and_not_the_refill(self) -> None:
         gate = threading.Event()
         self.addCleanup(gate.set)
 
         def hold(call: str) -> str:
-            gate.wait(5)
+            gate.wait(20)
             return "go on"
 
         self.stub.answer = hold
-        client = Client(self.stub.url, deadline=0.05)
-        self.addCleanup(client.close)
-        orders = client.sequence("orders")
+        orders = self.new_client(deadline=0.05).sequence("orders")
         with self.assertRaises(DeadlinePassed):
             orders.next()
         gate.set()
@@ -148,16 +166,26 @@ class ClientTest(unittest.TestCase):
         self.assertEqual([self.orders.next() for _ in range(3)], [1, 2, 3])
         self.assertEqual(self.posts()[0], "POST next?count=1")
         self.assertTrue(all("traceparent" in it for it in self.stub.headers[1::2]))
-        self.assertEqual(self.hooks.outcomes, ["ok", "ok"])
+        self.until(lambda: self.hooks.outcomes == ["ok", "ok"])
 
-    def test_sequences_that_must_not_be_buffered_make_a_call_each(self) -> None:
-        for change in ({"order": "strict"}, {"period": "day"}, {"kind": "snowflake"}):
-            self.stub.definition = {**self.stub.definition, **change}
-            sequence = self.client.sequence(f"orders-{change}")
-            self.stub.calls.clear()
-            sequence.next()
-            sequence.take()
-            self.assertEqual((self.posts(), sequence.left), (["POST next"] * 2, 0), change)
+    def test_a_first_number_whose_kind_stays_unknown_is_a_gap(self) -> None:
+        def unknown(call: str) -> Reply | str:
+            if is_post(call):
+                return "go on"
+            return refusal(403, "forbidden") if self.posts() else refusal(404, "sequence_not_found")
+
+        self.stub.answer = unknown
+        with self.assertRaises(Refused):
+            self.orders.next()
+        self.until(lambda: self.hooks.drops == [(1, "late")])
+
+    def test_a_shared_name_has_the_definition_of_its_sequence(self) -> None:
+        def shared(call: str) -> Reply | str:
+            return refusal(404, "sequence_not_found") if call == "GET alias" else "go on"
+
+        self.stub.answer = shared
+        self.assertEqual(self.client.sequence("alias").next(), 1)
+        self.assertIn("GET orders", self.stub.calls)
 
     def test_without_the_right_look_the_program_says_the_kind(self) -> None:
         self.stub.answer = lambda call: refusal(403, "forbidden") if "GET" in call else "go on"
@@ -167,6 +195,16 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(self.client.sequence("a", kind="buffered").next_id(), "#1")
         self.client.sequence("b", kind="unbuffered").next()
         self.assertEqual(self.posts(), ["POST next?count=100", "POST next"])
+
+    def test_a_kind_that_is_said_later_counts(self) -> None:
+        self.stub.answer = lambda call: refusal(403, "forbidden") if "GET" in call else "go on"
+        with self.assertRaises(Refused):
+            self.orders.next()
+        self.assertIs(self.client.sequence("orders", kind="buffered"), self.orders)
+        self.assertEqual(self.orders.next(), 1)
+        self.client.sequence("orders", kind="buffered")
+        with self.assertRaises(ValueError):
+            self.client.sequence("orders", kind="unbuffered")
 
     def test_printed_ids_come_from_the_service(self) -> None:
         self.stub.definition["format"] = "#{value}"
@@ -190,7 +228,6 @@ class ClientTest(unittest.TestCase):
                 own.append(self.orders.next())
                 if at % 100 == 0:
                     own.extend(self.orders.range(5))
-                    self.orders.forget()
 
         threads = [threading.Thread(target=work, args=(own,)) for own in given]
         for thread in threads:
@@ -200,6 +237,38 @@ class ClientTest(unittest.TestCase):
         numbers = [number for own in given for number in own]
         self.assertEqual((len(numbers), len(set(numbers))), (4200, 4200))
 
+    def test_forget_drops_numbers_and_connections(self) -> None:
+        self.orders.warm(100)
+        self.client.forget()
+        self.assertEqual(self.orders.next(), 101)
+        self.assertEqual(len(set(self.stub.ports)), 2)
+        self.assertEqual(self.hooks.drops, [(100, "forget")])
+
+    def test_those_who_wait_when_a_client_is_closed_get_an_error(self) -> None:
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        self.stub.answer = lambda call: "go on" if gate.wait(20) else None
+        errors: list[OdometerError] = []
+
+        def wait() -> None:
+            try:
+                self.orders.next()
+            except OdometerError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        self.until(lambda: self.stub.calls)
+        self.until(lambda: self.orders._stock.get()._line)
+        self.client.close()
+        thread.join()
+        self.assertEqual([str(error) for error in errors], ["orders was closed"])
+        gate.set()
+        time.sleep(0.05)
+        self.assertEqual(self.posts(), [])
+
+
+class LoopTest(StubCase):
     def test_an_event_loop_is_never_blocked(self) -> None:
         async def run() -> list[int]:
             with self.assertRaises(WouldBlock):
@@ -212,84 +281,19 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(numbers, list(range(1, 154)))
 
     def test_a_cancelled_caller_takes_no_number_of_another_one(self) -> None:
-        async def run() -> int:
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        self.stub.answer = lambda call: "go on" if gate.wait(20) else None
+
+        async def run() -> list[int]:
             tasks = [asyncio.ensure_future(self.orders.anext()) for _ in range(3)]
-            await asyncio.sleep(0)
+            while len(self.orders._stock.get()._line) < 3:
+                await asyncio.sleep(0.001)
             tasks[0].cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            return await tasks[2]
+            await asyncio.sleep(0)
+            gate.set()
+            with self.assertRaises(asyncio.CancelledError):
+                await tasks[0]
+            return [await task for task in tasks[1:]]
 
-        self.assertLess(asyncio.run(run()), 4)
-
-    def test_defaults_of_models_can_be_written_into_migrations(self) -> None:
-        odometer_client.set_default_client(self.client)
-        self.addCleanup(odometer_client.set_default_client, None)
-        default = DjangoSequence("orders", printed=True)
-        path, names, options = default.deconstruct()
-        self.assertEqual(path, "odometer_client.django.Sequence")
-        self.assertEqual(DjangoSequence(*names, **options), default)
-        self.assertEqual((default(), DjangoSequence("orders")()), ("1", 2))
-
-    def test_the_version_is_that_of_the_project(self) -> None:
-        project = os.path.join(os.path.dirname(__file__), "..", "pyproject.toml")
-        with open(project) as file:
-            self.assertIn(f'version = "{odometer_client.__version__}"\n', file.read())
-
-
-@unittest.skipUnless(hasattr(os, "fork"), "there is no fork here")
-class ForkTest(unittest.TestCase):
-    def setUp(self) -> None:
-        self.stub = Stub()
-        self.addCleanup(self.stub.close)
-        self.client = Client(self.stub.url)
-        self.addCleanup(self.client.close)
-        self.orders = self.client.sequence("orders")
-        self.orders.warm(100)
-
-    def repeated(self) -> set[int]:
-        """Returns the numbers that a child and its parent both got."""
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.write(writer, json.dumps(taken(self.orders)).encode())
-            os._exit(0)
-        os.close(writer)
-        own = taken(self.orders)
-        with os.fdopen(reader) as pipe:
-            others = json.load(pipe)
-        os.waitpid(child, 0)
-        self.assertEqual((len(own), len(others)), (20, 20))
-        return set(own) & set(others)
-
-    def test_a_forked_child_gets_numbers_of_its_own(self) -> None:
-        lock: threading.Lock = self.orders._stock._lock
-        held = threading.Event()
-        done = threading.Event()
-
-        def hold() -> None:
-            with lock:
-                held.set()
-                done.wait(0.05)
-
-        thread = threading.Thread(target=hold)
-        thread.start()
-        held.wait()
-        self.assertEqual(self.repeated(), set())
-        done.set()
-        thread.join()
-
-    def test_a_sequence_whose_client_is_forgotten_is_as_safe(self) -> None:
-        self.orders = Client(self.stub.url).sequence("orders")
-        gc.collect()
-        self.orders.warm(100)
-        self.assertEqual(self.repeated(), set())
-
-    def test_without_the_hook_numbers_repeat(self) -> None:
-        members = list(odometer_client.fork._MEMBERS)
-        self.addCleanup(odometer_client.fork._MEMBERS.update, members)
-        odometer_client.fork._MEMBERS.clear()
-        self.assertEqual(len(self.repeated()), 20)
-
-
-def taken(orders: Sequence) -> list[int]:
-    return [orders.next() for _ in range(20)]
+        self.assertEqual(asyncio.run(run()), [1, 2])

@@ -1,5 +1,6 @@
 """Tests of which replica is called."""
 
+import threading
 import unittest
 
 from odometer_client.backoff import pause_seconds
@@ -87,6 +88,47 @@ class EndpointsTest(unittest.TestCase):
             self.endpoints.moved_on(turn)
         self.now += 1.01
         self.assertEqual(self.url(), "a")
+
+    def test_a_success_from_before_a_failure_ends_no_rest(self) -> None:
+        early = self.endpoints.choose()
+        self.now += 0.1
+        self.assertEqual(self.fail_next(), "a")
+        self.endpoints.succeeded(early)
+        for _ in "bc":
+            self.endpoints.moved_on(self.endpoints.choose())
+        self.assertEqual(self.url(), "b")
+
+    def test_a_probe_whose_end_nobody_tells_is_over_after_a_time(self) -> None:
+        self.fail_next()
+        self.now += 2
+        for _ in "bc":
+            self.endpoints.moved_on(self.endpoints.choose())
+        # Its caller is interrupted.
+        self.assertEqual(self.endpoints.choose().url, "a")
+        for _ in "bc":
+            self.endpoints.moved_on(self.endpoints.choose())
+        self.assertEqual(self.url(), "b")
+        self.now += 31
+        for _ in "bc":
+            self.endpoints.moved_on(self.endpoints.choose())
+        self.assertEqual(self.url(), "a")
+
+    def test_a_signal_handler_may_call_while_its_thread_chooses(self) -> None:
+        chosen: list[str] = []
+
+        def clock() -> float:
+            self.endpoints._clock = lambda: self.now
+            chosen.append(self.endpoints.choose().url)
+            return self.now
+
+        def choose() -> None:
+            self.endpoints._clock = clock
+            chosen.append(self.endpoints.choose().url)
+
+        thread = threading.Thread(target=choose, daemon=True)
+        thread.start()
+        thread.join(10)
+        self.assertEqual(chosen, ["a", "a"])
 
     def test_moving_on_is_no_rest(self) -> None:
         self.endpoints.moved_on(self.endpoints.choose())
