@@ -1,6 +1,6 @@
 //! A call that a scripted replica got.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::script::{CallKind, WantedCall};
 use crate::support::raw;
@@ -12,6 +12,7 @@ pub(super) struct Call {
     pub(super) replica: usize,
     /// The connection that it came over, in the order in which they were opened.
     pub(super) connection: usize,
+    pub(super) arrived: Instant,
     /// The time since the answer to the call for numbers before.
     pub(super) since_answer: Option<Duration>,
     pub(super) kind: CallKind,
@@ -38,6 +39,7 @@ impl Call {
         let mut call = Self {
             replica: 0,
             connection: 0,
+            arrived: Instant::now(),
             since_answer: None,
             kind: CallKind::One,
             size: 1,

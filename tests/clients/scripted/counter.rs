@@ -6,6 +6,8 @@ use super::script::Numbers;
 
 /// How many numbers are left out between two pieces.
 const GAP: i64 = 1000;
+/// The period of all numbers, if the sequence has periods.
+const PERIOD: &str = "20261129";
 
 /// Numbers that were taken for one call, with one distance between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,11 +119,20 @@ impl Counter {
         format!("{prefix}{value:0width$}")
     }
 
+    /// Returns the period in a reply.
+    fn period(&self) -> Value {
+        let period = self.numbers.definition.get("period");
+        match period.and_then(Value::as_str) {
+            None | Some("none") => Value::Null,
+            Some(_) => Value::from(PERIOD),
+        }
+    }
+
     /// Returns the reply to `next` without a count.
     pub(super) fn one(&self, place: usize) -> Value {
         let value = self.taken.get(place).map_or(0, |run| run.first);
         json!({
-            "sequence": self.numbers.name, "period": null,
+            "sequence": self.numbers.name, "period": self.period(),
             "id": self.print(value), "value": value.to_string()
         })
     }
@@ -132,7 +143,8 @@ impl Counter {
         let count: u64 = runs.iter().map(|run| run.count).sum();
         let ranges: Vec<Value> = runs.iter().map(Run::json).collect();
         let mut reply = json!({
-            "sequence": self.numbers.name, "period": null, "count": count, "ranges": ranges
+            "sequence": self.numbers.name, "period": self.period(), "count": count,
+            "ranges": ranges
         });
         if ids {
             let values = runs.iter().flat_map(|run| run.values());
@@ -145,7 +157,7 @@ impl Counter {
     pub(super) fn block(&self, place: usize) -> Value {
         let mut reply = self.taken.get(place).map_or(Value::Null, Run::json);
         reply["sequence"] = Value::from(self.numbers.name.as_str());
-        reply["period"] = Value::Null;
+        reply["period"] = self.period();
         reply
     }
 

@@ -8,6 +8,7 @@ mod checks;
 mod counter;
 mod kept;
 mod player;
+mod rests;
 mod script;
 mod stage;
 
@@ -28,6 +29,7 @@ for_each_case!(
     the_next_block_is_prefetched_before_the_current_one_is_used_up,
     callers_go_on_while_a_prefetch_is_under_way,
     many_callers_share_one_refill,
+    after_a_slow_refill_the_next_one_starts_earlier,
     blocks_are_used_in_the_order_in_which_they_came,
     threads_at_once_never_get_a_number_twice,
     the_first_size_is_an_option,
@@ -75,6 +77,10 @@ for_each_case!(
     a_library_stays_at_its_first_replica_while_it_answers,
     if_all_replicas_failed_the_one_that_rested_longest_is_called,
     a_replica_that_closes_its_connection_is_left_without_a_rest,
+    a_replica_that_refuses_and_closes_its_connection_is_left,
+    a_replica_that_refuses_is_kept,
+    another_service_at_the_address_of_a_replica_is_left,
+    a_service_without_sequences_at_the_address_of_a_replica_is_left,
     a_replica_that_is_gone_is_left_for_another,
     a_replica_that_hangs_is_left_for_another,
     two_replicas_that_failed_are_left_for_a_third,
@@ -94,6 +100,7 @@ for_each_case!(
     without_the_right_to_look_printed_ids_are_those_of_the_service,
     without_the_right_to_look_the_program_must_say_the_kind,
     what_the_program_says_does_not_make_a_strict_sequence_buffered,
+    numbers_of_a_period_are_not_buffered_whatever_the_program_says,
     a_take_from_a_strict_sequence_is_a_call_once_its_kind_is_known,
     a_call_for_one_number_that_failed_is_tried_again,
     printed_ids_are_buffered,

@@ -111,8 +111,11 @@ impl Played {
     async fn take_step(&mut self, step: &Step) -> Result<(), String> {
         let expected = step.expect.as_ref();
         if let Some(task) = &step.task {
+            let asked = Instant::now();
             let answer = self.driver.ask(task).await?;
-            return self.compare(task, &answer, expected);
+            let took = asked.elapsed();
+            self.compare(task, &answer, expected)?;
+            return in_time(took, expected);
         }
         if let Some(task) = &step.send {
             self.sent = Some(task.clone());
@@ -284,6 +287,15 @@ impl Played {
     }
 }
 
+/// Says that an answer took longer than it may.
+fn in_time(took: Duration, expected: Option<&Expected>) -> Result<(), String> {
+    let limit = expected.and_then(|expected| expected.within_ms);
+    match limit.map(Duration::from_millis) {
+        Some(limit) if took > limit => Err(format!("it took {took:?} instead of {limit:?}")),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Reads `ids ID ID … error CODE`, in which the ids and the error may be missing.
 fn ids_in(answer: &str) -> (Vec<String>, Option<String>) {
     let mut words = answer.split_whitespace().skip(1);
@@ -303,4 +315,16 @@ fn ids_are_read_with_their_error() {
         ("INV-1,INV-2".to_owned(), Some("deadline"))
     );
     assert_eq!(ids_in("ids A").1, None);
+}
+
+#[test]
+fn an_answer_that_takes_too_long_is_told() {
+    let expected = Expected {
+        within_ms: Some(100),
+        ..Expected::default()
+    };
+    let took = Duration::from_millis(101);
+    assert!(in_time(took, Some(&expected)).is_err());
+    assert_eq!(in_time(Duration::from_millis(100), Some(&expected)), Ok(()));
+    assert_eq!(in_time(took, None), Ok(()));
 }

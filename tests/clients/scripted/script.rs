@@ -127,7 +127,9 @@ pub(super) enum Answer {
     Cut,
     /// Refuses the call.
     Problem(Problem),
-    /// Refuses the call by this status and a page without a code, as a balancer does.
+    /// Refuses the call with `Connection: close`, and closes the connection.
+    ProblemThenClose(Problem),
+    /// Answers by this status and a page, as a balancer does, or another service.
     Page(u16),
     /// Waits for a step `release` before it does this.
     Hold(Box<Self>),
@@ -198,6 +200,9 @@ pub(super) struct Expected {
     pub(super) n_calls: Option<usize>,
     /// Whether a replica was asked for more numbers at once than this.
     pub(super) asked_above: Option<u64>,
+    /// How long the answer to a step may take. This is far longer than the step takes if it does
+    /// not wait, and far shorter than the deadline of a caller that waits.
+    pub(super) within_ms: Option<u64>,
 }
 
 /// A call that a replica must get.

@@ -231,7 +231,10 @@ impl Log {
                 (Vec::new(), Then::StaysSilent)
             }
             Answer::Cut => (Vec::new(), Then::Closes),
-            Answer::Problem(problem) => (refusal(problem), Then::GoesOn),
+            Answer::Problem(problem) => (refusal(problem, ""), Then::GoesOn),
+            Answer::ProblemThenClose(problem) => {
+                (refusal(problem, "connection: close\r\n"), Then::Closes)
+            }
             Answer::Page(status) => {
                 let page = "<html><body>not now</body></html>";
                 (reply(*status, "text/html", "", page), Then::GoesOn)
@@ -249,7 +252,7 @@ impl Log {
             return reply(200, "application/json", headers, &description.to_string());
         }
         if !call.faults.is_empty() {
-            return refusal(&problem(400, "invalid_parameter"));
+            return refusal(&problem(400, "invalid_parameter"), "");
         }
         // A block is always one range.
         let n_pieces = if call.kind == CallKind::Block {
@@ -258,7 +261,7 @@ impl Log {
             n_pieces
         };
         let Some(place) = self.counter.take(call.size, n_pieces) else {
-            return refusal(&problem(409, "sequence_exhausted"));
+            return refusal(&problem(409, "sequence_exhausted"), "");
         };
         if is_delivered {
             self.counter.deliver(place);
@@ -281,10 +284,11 @@ fn problem(status: u16, code: &str) -> Problem {
     }
 }
 
-fn refusal(problem: &Problem) -> Vec<u8> {
-    let headers = problem
-        .retry_after
-        .map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
+fn refusal(problem: &Problem, more: &str) -> Vec<u8> {
+    let headers = problem.retry_after.map_or_else(
+        || more.to_owned(),
+        |seconds| format!("retry-after: {seconds}\r\n{more}"),
+    );
     let mut body = json!({
         "type": format!("/docs/errors/{}", problem.code), "title": "It is refused",
         "status": problem.status, "detail": "The script says so.", "code": problem.code
