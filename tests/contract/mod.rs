@@ -13,6 +13,7 @@ mod openapi;
 mod periods;
 mod replica;
 mod sequences;
+mod size_limits;
 mod slow_clients;
 mod snowflake;
 mod workers;

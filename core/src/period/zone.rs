@@ -3,7 +3,7 @@
 //! The zones come with the program, not from the machine. So replicas of one version agree on every
 //! cut-over, whichever zones their hosts have. And a container needs no zone files.
 //!
-//! Without the feature `time-zones`, there is UTC alone.
+//! Without the feature `time-zones`, there is UTC alone, except on Windows.
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 

@@ -1,7 +1,7 @@
 //! Answers calls that take numbers: `next` for one number or a batch, and `blocks`.
 
 use std::future::ready;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::block::Block;
@@ -22,6 +22,9 @@ use super::sources::Taker;
 use super::state::{Call, Http};
 use super::{body, parse, reply, size_limit, sources, suggestions};
 use crate::access::right::Right;
+
+/// How long a call for too many numbers waits until it is known what bounds the call.
+const BOUNDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A range reserved for a caller who counts by itself.
 #[derive(Serialize, ToSchema)]
@@ -106,10 +109,11 @@ async fn take(
     let until = Instant::now() + taker.time_left;
     if let Err(refused) = parse::check_count(asked.count) {
         // Without roles, nobody has looked the name up yet. What bounds the call is known of a name
-        // in memory, and the refusal says as much as is found out in time.
+        // in memory, and the refusal says as much as is found out soon.
+        let soon = until.min(Instant::now() + BOUNDS_TIMEOUT);
         let left = directory.left(share.source, share.period);
         let loading = async { left.await.map_err(Problem::from) };
-        let _left = sources::in_time(until, loading).await;
+        let _left = sources::in_time(soon, loading).await;
         return Err(refused);
     }
     sources::in_time(until, quotas::check_share(http, caller, share)).await?;

@@ -15,6 +15,9 @@ use super::state::Http;
 /// Lowers the limit of a refusal to the lowest bound of this call that is known. A refusal without
 /// a limit stays as it is: it does not refuse the size.
 ///
+/// The limit is 1 at least. A caller takes a refusal without a limit as final, but a quota that is
+/// used up is filled again. The refusal of the one number says when to come back.
+///
 /// Asks no store, so that a refusal costs no more than before.
 pub(crate) fn lowered(
     refused: Problem,
@@ -35,5 +38,5 @@ pub(crate) fn lowered(
     let of_role = quotas::most_of_role(caller, requested, left);
     let of_sequence = known.map_or(u64::MAX, CallBounds::most);
     let most = limit.min(of_one_call).min(of_role).min(of_sequence);
-    refused.limited_to(most)
+    refused.limited_to(most.max(1))
 }

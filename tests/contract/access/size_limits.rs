@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{ADMIN, Roles, TestCaller, post, refused, send};
 use crate::support::{Client, Program, Reply, run};
 
-/// Quotas whose bursts are 1000 and 100 numbers, and shares of 1 %.
+/// Quotas whose bursts are 1000, 100 and 10 numbers, and shares of 1 %.
 const ACCESS: &str = "\
 [access.roles.slow]
 take = [\"*\"]
@@ -18,6 +18,11 @@ numbers = \"100/s\"
 take = [\"*\"]
 create = [\"*\"]
 numbers = \"10/s\"
+[access.roles.slowest]
+take = [\"*\"]
+block = [\"*\"]
+create = [\"*\"]
+numbers = \"1/s\"
 [access.roles.sharing]
 take = [\"*\"]
 block = [\"*\"]
@@ -29,20 +34,23 @@ struct Stage {
     client: Client,
     slow: TestCaller,
     slower: TestCaller,
+    slowest: TestCaller,
     sharing: TestCaller,
 }
 
 impl Stage {
     async fn start() -> Self {
-        let [slow, slower, sharing] =
-            ["slow", "slower", "sharing"].map(|role| TestCaller::new(role, role));
-        let sections = [&slow, &slower, &sharing].map(TestCaller::section).concat();
+        let [slow, slower, slowest, sharing] =
+            ["slow", "slower", "slowest", "sharing"].map(|role| TestCaller::new(role, role));
+        let callers = [&slow, &slower, &slowest, &sharing];
+        let sections = callers.map(TestCaller::section).concat();
         let roles = Roles::start(Program::options(), ACCESS, &sections).await;
         Self {
             client: roles.client(),
             roles,
             slow,
             slower,
+            slowest,
             sharing,
         }
     }
@@ -151,6 +159,28 @@ fn a_quota_that_is_used_up_is_refused_with_what_it_has_now() {
         let limit = stage.refused(slow, above, (400, "invalid_count")).await;
         assert!((10..1_000).contains(&limit), "{limit}");
         stage.retried(slow, "orders/next?count", limit).await;
+        drop(stage.roles);
+    });
+}
+
+/// A caller takes a refusal without a limit as final, and the quota is filled again.
+#[test]
+fn a_size_above_a_quota_that_is_used_up_is_refused_with_one_number() {
+    run(async {
+        let stage = Stage::start().await;
+        let slowest = &stage.slowest;
+        stage.define("few", &json!({"max": "5000"})).await;
+        stage.retried(slowest, "orders/next?count", 10).await;
+        let invalid = (400, "invalid_count");
+        for (call, n, refusal) in [
+            ("orders/next?count", 11, invalid),
+            ("orders/blocks?size", 11, invalid),
+            ("few/next?count", 101, (409, "confirm_needed")),
+        ] {
+            let limit = stage.refused(slowest, (call, n), refusal).await;
+            // A second fills one number.
+            assert!((1..=10).contains(&limit), "{call}: {limit}");
+        }
         drop(stage.roles);
     });
 }
