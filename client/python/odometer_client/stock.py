@@ -279,7 +279,7 @@ class Stock:
         return bool(self._line or self._warming)
 
     def _hurry(self) -> None:
-        """After a refusal, who waits has a reason to ask again: the cause may be gone."""
+        """Ends the pause after a refusal: its cause may be gone, and a caller waits."""
         is_final = self.last_error is not None and not _is_retryable(self.last_error)
         if is_final and self._flight is not None:
             self._flight.hurry.set()

@@ -3,7 +3,6 @@
 import _thread
 import asyncio
 import threading
-import time
 from unittest import mock
 
 from odometer_client import Client, DeadlinePassed, Empty, OdometerError, Refused, WouldBlock
@@ -23,8 +22,6 @@ class ClientTest(StubCase):
         gate = threading.Event()
         self.addCleanup(gate.set)
         self.stub.answer = lambda call: "go on" if gate.wait(20) else None
-        # With each of them a take that waits would need hours.
-        self.orders._deadline = 3600.0
         for _ in range(100):
             with self.assertRaises(Empty):
                 self.orders.take()
@@ -256,15 +253,16 @@ class ClientTest(StubCase):
             except OdometerError as error:
                 errors.append(error)
 
+        stock = self.orders._stock.get()
         thread = threading.Thread(target=wait)
         thread.start()
-        self.until(lambda: self.stub.calls)
-        self.until(lambda: self.orders._stock.get()._line)
+        self.until(lambda: self.stub.calls and stock._line)
         self.client.close()
         thread.join()
         self.assertEqual([str(error) for error in errors], ["orders was closed"])
+        self.assertIsNone(stock._flight)
         gate.set()
-        time.sleep(0.05)
+        self.until(lambda: stock.definition)
         self.assertEqual(self.posts(), [])
 
 
