@@ -1,0 +1,93 @@
+/** Size: how fast numbers are taken, how many to ask for, and when. No I/O. */
+
+/** The rate is measured over this time at most. */
+const WINDOW_MS = 10_000;
+/** A refill lasts this long at the present rate. */
+const REFILL_SECONDS = 10;
+/** So many of the last refills say how long the next one may take. */
+const N_DURATIONS = 16;
+/** A prefetch starts when less than this part of the block is left. */
+const LOW_PART = 0.2;
+
+/** The start of a span of time, and how many numbers were taken in it. */
+interface Span {
+  readonly start: number;
+  count: number;
+}
+
+/** Numbers taken a second, of the last seconds. */
+export class Rate {
+  readonly #spans: Span[] = [];
+  #count = 0;
+
+  /** Counts numbers that are taken now. */
+  note(now: number, count = 1): void {
+    this.#count += count;
+    const last = this.#spans.at(-1);
+    if (last !== undefined && now - last.start < WINDOW_MS / 10) {
+      last.count += count;
+      return;
+    }
+    this.#spans.push({ start: now, count });
+    this.#forgetOld(now);
+  }
+
+  /** Returns the rate. One number alone says nothing about a rate, so it is 0 then. */
+  perSecond(now: number): number {
+    this.#forgetOld(now);
+    const first = this.#spans[0];
+    if (first === undefined) {
+      return 0;
+    }
+    return Math.max(0, this.#count - 1) / Math.max(1, (now - first.start) / 1_000);
+  }
+
+  #forgetOld(now: number): void {
+    let first = this.#spans[0];
+    while (first !== undefined && now - first.start > WINDOW_MS) {
+      this.#count -= first.count;
+      this.#spans.shift();
+      first = this.#spans[0];
+    }
+  }
+}
+
+/** Decides the size of refills, and the low-water mark. */
+export class Size {
+  readonly rate = new Rate();
+  readonly #initial: number;
+  readonly #durations: number[] = [];
+  #slowestMs = 0;
+
+  constructor(initial: number) {
+    this.#initial = initial;
+  }
+
+  /** Whether a refill succeeded. */
+  get hasRefilled(): boolean {
+    return this.#durations.length > 0;
+  }
+
+  /** A refill of this duration succeeded. */
+  noteRefill(ms: number): void {
+    this.#durations.push(ms);
+    if (this.#durations.length > N_DURATIONS) {
+      this.#durations.shift();
+    }
+    this.#slowestMs = Math.max(...this.#durations);
+  }
+
+  /** Returns how many numbers the next refill asks for. */
+  nextSize(now: number): number {
+    if (!this.hasRefilled) {
+      return this.#initial;
+    }
+    return Math.max(1, Math.floor(this.rate.perSecond(now) * REFILL_SECONDS));
+  }
+
+  /** Returns how many numbers must be left, or a prefetch starts. */
+  lowWaterMark(now: number, blockSize: number): number {
+    const duringRefill = (this.rate.perSecond(now) * this.#slowestMs) / 1_000;
+    return Math.max(blockSize * LOW_PART, 2 * duringRefill);
+  }
+}
