@@ -173,7 +173,8 @@ function rangeOf(value: unknown): NumberRange {
   if (!isObject(value)) {
     throw new Error("a range is no object");
   }
-  const [first, last, step] = [integer(value["first"]), integer(value["last"]), integer(value["step"])];
+  const [first, last] = [integer(value["first"]), integer(value["last"])];
+  const step = integer(value["step"]);
   const count = Number(integer(value["count"]));
   const isRight = count >= 1 && Number.isSafeInteger(count) && step !== 0n;
   const range = new NumberRange(first, step, count);

@@ -61,8 +61,8 @@ export class Sequence {
     this.#paths = new Paths(name, options.period);
     const stock = new Stock(hooks, terms);
     this.#stock = stock;
-    const { refillTimeout } = terms;
-    const refill = new Refill(name, this.#paths, options.kind, stock, service, hooks, refillTimeout);
+    const { refillTimeout: timeout } = terms;
+    const refill = new Refill(name, this.#paths, options.kind, stock, service, hooks, timeout);
     stock.launch = (flight) => refill.launch(flight);
   }
 
