@@ -10,3 +10,4 @@ mod language;
 mod packages;
 mod replicas;
 mod scripted;
+mod typescript;

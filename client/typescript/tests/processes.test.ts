@@ -23,7 +23,7 @@ beforeEach(async () => {
 afterEach(() => stub.close());
 
 async function own(): Promise<string[]> {
-  const client = new Client({ endpoints: stub.url });
+  const client = new Client({ endpoints: stub.url, deadline: 20_000 });
   const orders = client.sequence("orders");
   await orders.warm(100);
   const numbers = Array.from({ length: N_EACH }, () => String(orders.take()));
@@ -80,7 +80,7 @@ describe("threads and processes", () => {
   });
 
   it("cannot get the numbers of a sequence by a copy of it", async () => {
-    const client = new Client({ endpoints: stub.url });
+    const client = new Client({ endpoints: stub.url, deadline: 20_000 });
     const orders = client.sequence("orders");
     await orders.warm(100);
     const copy = structuredClone(orders);

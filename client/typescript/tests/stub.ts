@@ -105,7 +105,7 @@ export function refusal(status: number, code: string, more: object = {}): StubRe
 
 /** Waits until something is true. */
 export async function until(isTrue: () => boolean): Promise<void> {
-  const deadline = performance.now() + 5_000;
+  const deadline = performance.now() + 20_000;
   while (!isTrue()) {
     if (performance.now() > deadline) {
       throw new Error("it never became true");

@@ -7,7 +7,7 @@ import { Client } from "../src/client.js";
 const N_EACH = 20;
 const [, , url = workerData as string, step] = process.argv;
 
-const client = new Client({ endpoints: url });
+const client = new Client({ endpoints: url, deadline: 20_000 });
 const orders = client.sequence("orders");
 if (step === "take") {
   // Starts a refill, for which nobody waits. The call gets out first.

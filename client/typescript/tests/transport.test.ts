@@ -158,13 +158,18 @@ describe("a call", () => {
 
   it("never uses a connection that its server has closed", async () => {
     const transport = new Transport();
+    const opened: net.Socket[] = [];
     const answer = (socket: net.Socket): void => {
-      socket.once("data", () => socket.end(WHOLE));
+      opened.push(socket);
+      socket.on("data", () => socket.write(WHOLE));
     };
     await withServer(answer, async (url) => {
       for (let calls = 0; calls < 20; calls += 1) {
         assert.equal((await call(transport, url)).body, BODY);
+        // The client has not read the end when it makes the next call.
+        opened.at(-1)?.destroy();
       }
+      assert.equal(opened.length, 20);
     });
   });
 
