@@ -136,7 +136,7 @@ function checkUrl(text: string): void {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isRight =
     url !== undefined && ["http:", "https:"].includes(url.protocol) && url.port !== "0";
-  if (!isRight || url.search || url.hash || url.username) {
+  if (!isRight || url.search || url.hash || url.username || url.password) {
     throw new TypeError(`"${text}" is no address as http://host:8080`);
   }
 }

@@ -34,6 +34,7 @@ fn workshop() -> &'static Path {
     PLACE.get_or_init(|| {
         let place = npm::workshop(FOLDER, &FILES);
         unpack_ours(&place.join("node_modules/odometer-client"));
+        let home = directory("prisma");
         let mut generate = limited("node");
         generate
             .args(["node_modules/.bin/prisma", "generate"])
@@ -42,6 +43,7 @@ fn workshop() -> &'static Path {
             .env("PRISMA_SCHEMA_ENGINE_BINARY", "/bin/true")
             .env("CHECKPOINT_DISABLE", "1")
             .env("PRISMA_HIDE_UPDATE_MESSAGE", "1")
+            .env("HOME", home.path())
             .current_dir(&place);
         npm::succeed(&mut generate);
         let mut compile = limited("node");
