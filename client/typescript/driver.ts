@@ -2,9 +2,11 @@
  * Driver: takes numbers as a test says, one step a line. Not in the package.
  *
  * Start it with one argument, a JSON object of options. It prints `ready`, and one line for each
- * step that it reads. It has one thread, so `threads` are callers at once.
+ * step that it reads. It has one thread, so `threads` are callers at once. Node cannot fork, so
+ * `fork` starts a second driver, which sends its numbers to the first one and ends.
  */
 
+import { fork } from "node:child_process";
 import { createInterface } from "node:readline";
 
 import {
@@ -20,13 +22,15 @@ import {
 interface Options {
   endpoints: string[];
   sequence: string;
-  kind?: Kind;
+  kind?: Kind | undefined;
   token?: string;
   ca_file?: string;
   deadline_ms?: number;
   refill_timeout_ms?: number;
   max_age_ms?: number;
   initial_size?: number;
+  /** The control of a test, for languages in which a hook protects a forked child. */
+  without_fork_hook?: boolean;
 }
 
 interface Report {
@@ -61,10 +65,18 @@ class Recorder implements Hooks {
   }
 }
 
+/** What a second driver sends. */
+type Sent = readonly [numbers: bigint[], error: string | undefined];
+
 /** Numbers in the order given, and the first error. */
 class Given {
-  readonly numbers: bigint[] = [];
+  readonly numbers: bigint[];
   error: string | undefined;
+
+  constructor(numbers: bigint[] = [], error?: string) {
+    this.numbers = numbers;
+    this.error = error;
+  }
 
   static together(parts: readonly Given[]): Given {
     const whole = new Given();
@@ -131,6 +143,18 @@ async function atOnce(sequence: Sequence, nCallers: number, count: number): Prom
   return Given.together(await Promise.all(callers));
 }
 
+/** Takes numbers in this process, and as many in a second one. */
+async function inFork(sequence: Sequence, count: number): Promise<Given> {
+  const options = process.argv[2] ?? "{}";
+  const child = fork(__filename, [options, `${count}`], { serialization: "advanced" });
+  const sent = new Promise<Sent>((resolve) => {
+    child.once("message", (message) => resolve(message as Sent));
+    child.once("exit", () => resolve([[], "child"]));
+  });
+  const own = await taken(count, () => sequence.next());
+  return Given.together([own, new Given(...(await sent))]);
+}
+
 async function unbroken(sequence: Sequence, count: number): Promise<string> {
   try {
     return `given ${ranges(await sequence.range(count))}`;
@@ -165,12 +189,16 @@ function forget(client: Client): string {
   return "done";
 }
 
-async function answer(
-  client: Client,
-  sequence: Sequence,
-  recorder: Recorder,
-  step: string,
-): Promise<string> {
+/** What a driver has. */
+interface Desk {
+  readonly options: Options;
+  readonly recorder: Recorder;
+  readonly client: Client;
+  readonly sequence: Sequence;
+}
+
+async function answer(desk: Desk, step: string): Promise<string> {
+  const { options, recorder, client, sequence } = desk;
   const [word = "", ...numbers] = step.split(" ");
   const [first = 0, second = 0] = numbers.map(Number);
   switch (word) {
@@ -182,6 +210,8 @@ async function answer(
       return String(await atOnce(sequence, first, 1));
     case "threads":
       return String(await atOnce(sequence, first, second));
+    case "fork":
+      return options.without_fork_hook ? "unsupported" : String(await inFork(sequence, first));
     case "range":
       return unbroken(sequence, first);
     case "warm":
@@ -203,8 +233,7 @@ function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-async function main(): Promise<void> {
-  const options = JSON.parse(process.argv[2] ?? "{}") as Options;
+function deskOf(options: Options): Desk {
   const recorder = new Recorder();
   const client = new Client({
     endpoints: options.endpoints,
@@ -216,8 +245,18 @@ async function main(): Promise<void> {
     initialSize: options.initial_size,
     hooks: recorder,
   });
-  const { kind } = options;
-  const sequence = client.sequence(options.sequence, kind === undefined ? {} : { kind });
+  const sequence = client.sequence(options.sequence, { kind: options.kind });
+  return { options, recorder, client, sequence };
+}
+
+async function main(): Promise<void> {
+  const [, , text = "{}", count] = process.argv;
+  const desk = deskOf(JSON.parse(text) as Options);
+  if (count !== undefined) {
+    const { numbers, error } = await taken(Number(count), () => desk.sequence.next());
+    process.send?.([numbers, error]);
+    return;
+  }
   say("ready");
   const lines = createInterface({ input: process.stdin });
   for await (const line of lines) {
@@ -226,10 +265,10 @@ async function main(): Promise<void> {
       say("bye");
       break;
     }
-    say(await answer(client, sequence, recorder, step));
+    say(await answer(desk, step));
   }
   // From here on only the library could keep the process alive, and it must not.
   lines.close();
 }
 
-await main();
+void main();

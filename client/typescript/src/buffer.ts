@@ -1,4 +1,9 @@
-/** Buffer: the numbers in memory, in blocks of runs. No I/O, no clock. */
+/**
+ * Buffer: the numbers in memory, in runs. No I/O, no clock.
+ *
+ * Each run knows by one field which numbers are left, and nothing counts along with it. So an
+ * exception in the middle of a take, such as that of a full stack, costs one number at most.
+ */
 
 /** A number, and its printed form if the service printed it. */
 export interface Item {
@@ -30,129 +35,106 @@ export class NumberRange implements Iterable<bigint> {
 
 /** A range of which numbers are taken. */
 export class Run {
-  #first: bigint;
-  readonly #step: bigint;
-  #count: number;
-  /** Printed forms, the last number's first, so that taking one is cheap. */
-  readonly #ids: string[] | undefined;
+  readonly #range: NumberRange;
+  readonly #ids: readonly string[] | undefined;
+  #nTaken = 0;
 
+  /** `ids` are the printed forms, one for each number. */
   constructor(range: NumberRange, ids?: readonly string[]) {
-    this.#first = range.first;
-    this.#step = range.step;
-    this.#count = range.count;
-    this.#ids = ids === undefined ? undefined : [...ids].reverse();
+    this.#range = range;
+    this.#ids = ids;
   }
 
-  get count(): number {
-    return this.#count;
+  /** How many numbers can be taken. */
+  get left(): number {
+    return this.#range.count - this.#nTaken;
   }
 
-  /** Takes the first number. There must be one. */
-  take(): Item {
-    const value = this.#first;
-    this.#first += this.#step;
-    this.#count -= 1;
-    return { value, id: this.#ids?.pop() };
+  /** Takes the first number. */
+  take(): Item | undefined {
+    const at = this.#nTaken;
+    if (this.left === 0) {
+      return undefined;
+    }
+    this.#nTaken = at + 1;
+    const { first, step } = this.#range;
+    return { value: first + step * BigInt(at), id: this.#ids?.[at] };
   }
 
-  /** Takes the first numbers. There must be so many. */
-  takeRange(count: number): NumberRange {
-    const range = new NumberRange(this.#first, this.#step, count);
-    this.#first += this.#step * BigInt(count);
-    this.#count -= count;
-    this.#ids?.splice(this.#count);
+  /** Takes the first numbers, if there are so many. */
+  takeRange(count: number): NumberRange | undefined {
+    if (this.left < count) {
+      return undefined;
+    }
+    const { first, step } = this.#range;
+    const range = new NumberRange(first + step * BigInt(this.#nTaken), step, count);
+    this.#nTaken += count;
     return range;
   }
 }
 
-/** The numbers of one refill, in the order of its reply. */
-class Block {
-  readonly runs: readonly Run[];
+/** What the runs of one refill have in common. */
+interface Block {
   /** How many numbers it had at first. */
   readonly size: number;
-  /** How many numbers can be taken. */
-  left: number;
-  /** Before this run there is no number any more. */
-  #at = 0;
+  readonly born: number;
+}
 
-  constructor(
-    runs: readonly Run[],
-    readonly born: number,
-  ) {
-    this.runs = runs;
-    this.size = countOf(runs);
-    this.left = this.size;
-  }
-
-  take(): Item | undefined {
-    let run = this.runs[this.#at];
-    while (run?.count === 0) {
-      this.#at += 1;
-      run = this.runs[this.#at];
-    }
-    if (run !== undefined) {
-      this.left -= 1;
-    }
-    return run?.take();
-  }
-
-  takeRange(count: number): NumberRange | undefined {
-    const range = this.runs.find((run) => run.count >= count)?.takeRange(count);
-    if (range !== undefined) {
-      this.left -= count;
-    }
-    return range;
-  }
+/** A run of a block. */
+interface Part {
+  readonly run: Run;
+  readonly block: Block;
 }
 
 /** The current block, the next one, and what a warm start added. */
 export class Buffer {
-  #blocks: Block[] = [];
-  #left = 0;
+  #parts: Part[] = [];
 
   /** How many numbers can be taken. */
   get left(): number {
-    return this.#left;
+    let left = 0;
+    for (const { run } of this.#parts) {
+      left += run.left;
+    }
+    return left;
   }
 
-  get nBlocks(): number {
-    return this.#blocks.length;
+  /** Whether another block is behind the current one. */
+  get hasNext(): boolean {
+    return this.#parts[0]?.block !== this.#parts.at(-1)?.block;
   }
 
   /** How many numbers the current block had at first. */
   get currentSize(): number {
-    return this.#blocks[0]?.size ?? 0;
+    return this.#parts[0]?.block.size ?? 0;
   }
 
   /** Adds a block behind the others. `born` is when it was asked for. */
   add(runs: readonly Run[], born: number): void {
-    const block = new Block(runs, born);
-    if (block.size > 0) {
-      this.#blocks.push(block);
-      this.#left += block.size;
-    }
+    const block = { size: countOf(runs), born };
+    this.#parts = [...this.#parts, ...runs.map((run) => ({ run, block }))];
   }
 
   /** Takes the next number. */
   take(): Item | undefined {
-    const block = this.#blocks[0];
-    const item = block?.take();
-    if (block !== undefined && item !== undefined) {
-      this.#left -= 1;
-      if (block.left === 0) {
-        this.#blocks.shift();
+    for (;;) {
+      const run = this.#parts[0]?.run;
+      const item = run?.take();
+      if (run?.left === 0) {
+        this.#parts.shift();
+      }
+      if (run === undefined || item !== undefined) {
+        return item;
       }
     }
-    return item;
   }
 
   /** Takes an unbroken range, of the first run that has so many. Nothing else moves. */
   takeRange(count: number): NumberRange | undefined {
-    for (const block of this.#blocks) {
-      const range = block.takeRange(count);
+    for (const { run } of this.#parts) {
+      const range = run.takeRange(count);
       if (range !== undefined) {
-        this.#left -= count;
-        this.#blocks = this.#blocks.filter((it) => it.left > 0);
+        this.#parts = this.#parts.filter((part) => part.run.left > 0);
         return range;
       }
     }
@@ -161,15 +143,13 @@ export class Buffer {
 
   /** Drops the blocks that were asked for before this time. Returns how many numbers. */
   dropOlder(than: number): number {
-    const young = this.#blocks.findIndex((block) => block.born >= than);
-    const old = this.#blocks.splice(0, young < 0 ? this.#blocks.length : young);
-    const nDropped = old.reduce((sum, block) => sum + block.left, 0);
-    this.#left -= nDropped;
-    return nDropped;
+    const young = this.#parts.findIndex(({ block }) => block.born >= than);
+    const old = this.#parts.splice(0, young < 0 ? this.#parts.length : young);
+    return countOf(old.map(({ run }) => run));
   }
 }
 
-/** Returns how many numbers are in these runs. */
+/** Returns how many numbers are left in these runs. */
 export function countOf(runs: readonly Run[]): number {
-  return runs.reduce((sum, run) => sum + run.count, 0);
+  return runs.reduce((sum, run) => sum + run.left, 0);
 }

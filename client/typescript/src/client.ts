@@ -5,7 +5,8 @@ import { readFileSync } from "node:fs";
 import { Endpoints } from "./endpoints.js";
 import { type Hooks, SafeHooks } from "./hooks.js";
 import { Sequence, type SequenceOptions, type Terms } from "./sequence.js";
-import { Service, Token } from "./service.js";
+import { Service } from "./service.js";
+import { Token } from "./token.js";
 import { Transport } from "./transport.js";
 
 const DEFAULT_URL = "http://127.0.0.1:8080";
@@ -25,7 +26,7 @@ export interface ClientOptions {
   readonly ca?: string | undefined;
   /** A file with the certificate of the authority. */
   readonly caFile?: string | undefined;
-  /** How long a caller waits who finds nothing in memory: 2,000 by default. */
+  /** The longest wait of a caller who finds nothing in memory: 2,000 by default. */
   readonly deadline?: number | undefined;
   /** How long one call may take: 7,000 by default. The service holds a call for 5,000 at most. */
   readonly refillTimeout?: number | undefined;
@@ -55,12 +56,18 @@ export class Client {
     if (urls.length === 0) {
       throw new TypeError("a client needs an endpoint");
     }
-    urls.forEach(checkUrl);
+    for (const [index, url] of urls.entries()) {
+      if (!isAddress(url)) {
+        // It may have a password, so it is not shown.
+        throw new TypeError(`endpoint ${index + 1} is no address such as http://host:8080`);
+      }
+    }
     this.#terms = termsOf(options);
     const { caFile } = options;
     const ca = options.ca ?? (caFile === undefined ? undefined : readFileSync(caFile, "utf8"));
     const token = new Token(options.token, options.tokenFile);
-    this.#service = new Service(new Endpoints(urls), new Transport(ca), token);
+    const { refillTimeout = DEFAULT_REFILL_TIMEOUT_MS } = options;
+    this.#service = new Service(new Endpoints(urls), new Transport(ca), token, refillTimeout);
     this.#hooks = new SafeHooks(options.hooks ?? {});
   }
 
@@ -83,60 +90,75 @@ export class Client {
     return new Client({ ...options, endpoints, token, tokenFile, caFile });
   }
 
-  /** Returns a sequence. The same name gives the same one, with the same numbers in memory. */
+  /**
+   * Returns a sequence. The same name gives the same one, with the same numbers in memory.
+   *
+   * Throws `TypeError` if you said another kind before, or if numbers of a period are to be
+   * buffered.
+   */
   sequence(name: string, options: SequenceOptions = {}): Sequence {
-    const key = JSON.stringify([name, options.period]);
-    let sequence = this.#sequences.get(key);
+    const { kind, period } = options;
+    if (period !== undefined) {
+      if (kind === "buffered") {
+        throw new TypeError("numbers of a period cannot be buffered");
+      }
+      // It has nothing to keep.
+      return new Sequence(name, this.#service, this.#hooks, this.#terms, options);
+    }
+    let sequence = this.#sequences.get(name);
     if (sequence === undefined) {
       sequence = new Sequence(name, this.#service, this.#hooks, this.#terms, options);
-      this.#sequences.set(key, sequence);
+      this.#sequences.set(name, sequence);
+    }
+    if (kind !== undefined) {
+      sequence.say(kind);
     }
     return sequence;
   }
 
   /**
-   * Drops all numbers in memory, and the connections.
+   * Drops all numbers in memory, the connections, and the numbers of calls in flight.
    *
    * Call it after the machine was resumed from a snapshot, or the process from a checkpoint:
    * otherwise two copies give the same numbers.
    */
   forget(): void {
-    this.#drop("forget");
-  }
-
-  /** Drops all numbers in memory, and closes the connections. */
-  close(): void {
-    this.#drop("close");
-  }
-
-  #drop(cause: string): void {
-    // First, so that no refill of those who wait uses a connection of the time before.
-    this.#service.closeIdle();
+    // Also for calls of periods, whose sequences are not kept.
+    this.#service.forget();
     for (const sequence of this.#sequences.values()) {
-      sequence.drop(cause);
+      sequence.forget();
     }
+  }
+
+  /** Drops all numbers in memory, and closes the connections. Callers who wait get an error. */
+  close(): void {
+    for (const sequence of this.#sequences.values()) {
+      sequence.close();
+    }
+    this.#service.closeIdle();
   }
 }
 
 function termsOf(options: ClientOptions): Terms {
-  const { deadline = DEFAULT_DEADLINE_MS, refillTimeout = DEFAULT_REFILL_TIMEOUT_MS } = options;
-  const { maxAge, initialSize = DEFAULT_INITIAL_SIZE } = options;
-  for (const [name, ms] of Object.entries({ deadline, refillTimeout, maxAge: maxAge ?? 0 })) {
-    if (!(ms >= 0)) {
+  const { deadline = DEFAULT_DEADLINE_MS, refillTimeout, maxAge } = options;
+  const { initialSize = DEFAULT_INITIAL_SIZE } = options;
+  for (const [name, ms] of Object.entries({ deadline, refillTimeout, maxAge })) {
+    if (ms !== undefined && !(ms >= 0)) {
       throw new RangeError(`${name} is a time in milliseconds, not ${ms}`);
     }
   }
   if (!Number.isSafeInteger(initialSize) || initialSize < 1) {
     throw new RangeError(`initialSize is 1 at least, not ${initialSize}`);
   }
-  return { deadline, refillTimeout, maxAge, initialSize };
+  return { deadline, maxAge, initialSize };
 }
 
-function checkUrl(text: string): void {
+function isAddress(text: string): boolean {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isRight =
-    url !== undefined && ["http:", "https:"].includes(url.protocol) && url.port !== "0";
-  if (!isRight || url.search || url.hash || url.username || url.password) {
-    throw new TypeError(`"${text}" is no address as http://host:8080`);
-  }
+  return (
+    url !== undefined &&
+    ["http:", "https:"].includes(url.protocol) &&
+    url.port !== "0" &&
+    !(url.search || url.hash || url.username || url.password)
+  );
 }

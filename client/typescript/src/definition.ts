@@ -1,8 +1,9 @@
 /** Definition: whether a sequence may be buffered, and how its numbers are asked for and read. */
 
 import { type Item, NumberRange, Run } from "./buffer.js";
-import { InvalidReply, OdometerError, Refused } from "./errors.js";
-import { type Answer, isObject, type Service } from "./service.js";
+import { monotonic } from "./clock.js";
+import { Refused } from "./errors.js";
+import { type Answer, type Body, isObject, type Service } from "./service.js";
 
 /** Whether numbers are kept in memory. */
 export type Kind = "buffered" | "unbuffered";
@@ -20,6 +21,18 @@ export interface Definition {
   readonly isBuffered: boolean;
   /** Whether a printed number is its bare value. If not, or not known, the service prints. */
   readonly printsValues: boolean;
+}
+
+/** Each number is a call. */
+export const UNBUFFERED: Definition = { isBuffered: false, printsValues: false };
+
+/** The numbers of one reply, of which there is at least one. */
+export interface Numbers {
+  readonly runs: readonly Run[];
+  /** A template may share another sequence's numbers: then it is that sequence. */
+  readonly sequence: string | undefined;
+  /** Numbers of a period are wrong in the next one, so they must not be buffered. */
+  readonly hasPeriod: boolean;
 }
 
 /** The paths of a sequence's calls. */
@@ -60,31 +73,34 @@ export class Paths {
   }
 }
 
-export function pathOf(name: string): string {
+function pathOf(name: string): string {
   return `/v1/sequences/${encodeURIComponent(name).replaceAll("%3A", ":")}`;
 }
 
 /** Finds out what a sequence is. Call `learn` again after a failure that can be retried. */
 export class Learner {
+  /** Numbers that came before the definition could be read. To take them, clear it. */
+  taken: readonly Run[] = [];
+  /** When the first number was asked for. */
+  asked = monotonic();
   #name: string;
   readonly #said: Kind | undefined;
-  readonly #takeFirst: () => Promise<Answer>;
-  #taken: Run[] = [];
+  readonly #takeFirst: () => Promise<Answer<Numbers>>;
 
   /** `takeFirst` asks for one number and its printed form. */
-  constructor(name: string, said: Kind | undefined, takeFirst: () => Promise<Answer>) {
+  constructor(name: string, said: Kind | undefined, takeFirst: () => Promise<Answer<Numbers>>) {
     this.#name = name;
     this.#said = said;
     this.#takeFirst = takeFirst;
   }
 
   /**
-   * Reads the definition. A name that was never seen is created by taking its first number: see
-   * `giveTaken`.
+   * Reads the definition. A name that was never seen is created by taking its first number, which
+   * is in `taken` then.
    */
-  async learn(service: Service, timeoutMs: number): Promise<Definition> {
+  async learn(service: Service): Promise<Definition> {
     try {
-      return definitionOf(await this.#read(service, timeoutMs));
+      return await this.#read(service);
     } catch (error) {
       if (!(error instanceof Refused) || error.status !== 403) {
         throw error;
@@ -96,37 +112,32 @@ export class Learner {
     }
   }
 
-  /** Gives away the numbers that came before the definition could be read. */
-  giveTaken(): Run[] {
-    const taken = this.#taken;
-    this.#taken = [];
-    return taken;
-  }
-
-  async #read(service: Service, timeoutMs: number): Promise<Answer> {
+  async #read(service: Service): Promise<Definition> {
+    const ask = (): Promise<Answer<Definition>> =>
+      service.ask("GET", pathOf(this.#name), definitionOf);
     try {
-      return await service.ask("GET", pathOf(this.#name), { timeoutMs });
+      return (await ask()).value;
     } catch (error) {
       const isUnknown = error instanceof Refused && error.code === "sequence_not_found";
-      if (!isUnknown || this.#taken.length > 0) {
+      if (!isUnknown || this.taken.length > 0) {
         throw error;
       }
     }
-    const first = await this.#takeFirst();
-    this.#taken = numbersOf(first, true);
-    // A template may share another sequence's numbers: then that one has the definition.
-    const shared = first.body["sequence"];
-    if (typeof shared === "string") {
-      this.#name = shared;
-    }
-    return service.ask("GET", pathOf(this.#name), { timeoutMs });
+    this.asked = monotonic();
+    const { value } = await this.#takeFirst();
+    this.taken = value.runs;
+    this.#name = value.sequence ?? this.#name;
+    return (await ask()).value;
   }
 }
 
-function definitionOf(answer: Answer): Definition {
-  const { definition } = answer.body;
+// These read what a reply has. If it is no reply of Odometer, they throw any error.
+
+/** Reads a definition. */
+export function definitionOf(body: Body): Definition {
+  const { definition } = body;
   if (!isObject(definition)) {
-    throw new InvalidReply(`${answer.endpoint} gave no definition`, answer.endpoint);
+    throw new TypeError("there is no definition");
   }
   const { kind, order, period, format } = definition;
   return {
@@ -135,86 +146,86 @@ function definitionOf(answer: Answer): Definition {
   };
 }
 
-/** Reads a batch or a block. There is at least one number. */
-export function numbersOf(answer: Answer, withIds: boolean): Run[] {
-  const { body, endpoint } = answer;
-  try {
-    const ranges = Array.isArray(body["ranges"]) ? body["ranges"] : [body];
-    const ids = withIds ? idsOf(body["ids"]) : undefined;
-    let at = 0;
-    const runs = ranges.map((each: unknown) => {
-      const range = rangeOf(each);
-      const printed = ids?.slice(at, at + range.count);
-      if (printed !== undefined && printed.length !== range.count) {
-        throw new Error("there are fewer ids than numbers");
-      }
-      at += range.count;
-      return new Run(range, printed);
-    });
-    if (runs.length === 0) {
-      throw new Error("numbers are missing");
-    }
-    return runs;
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    const what = `${endpoint} gave numbers that cannot be read: ${why}`;
-    throw new InvalidReply(what, endpoint, { cause });
+/** Reads a batch or a block. */
+export function numbersOf(body: Body, withIds: boolean): Numbers {
+  const { sequence, period, ranges = [body] } = body;
+  if (!Array.isArray(ranges) || ranges.length === 0) {
+    throw new TypeError("there is no number");
   }
+  const all = ranges.map(rangeOf);
+  const ids = withIds ? idsOf(body["ids"], all) : undefined;
+  let at = 0;
+  const runs = all.map((range) => {
+    const begin = at;
+    at += range.count;
+    return new Run(range, ids?.slice(begin, at));
+  });
+  return {
+    runs,
+    sequence: typeof sequence === "string" ? sequence : undefined,
+    hasPeriod: period !== undefined && period !== null,
+  };
 }
 
-function idsOf(value: unknown): string[] {
-  if (!Array.isArray(value)) {
-    throw new Error("ids are missing");
-  }
-  return value.map(String);
-}
-
-function rangeOf(value: unknown): NumberRange {
-  if (!isObject(value)) {
-    throw new Error("a range is no object");
-  }
-  const [first, last] = [integer(value["first"]), integer(value["last"])];
-  const step = integer(value["step"]);
-  const count = Number(integer(value["count"]));
-  const isRight = count >= 1 && Number.isSafeInteger(count) && step !== 0n;
-  const range = new NumberRange(first, step, count);
-  if (!isRight || range.last !== last) {
-    throw new Error(`${first} to ${last} by ${step} are not ${count}`);
-  }
-  if ([first, last].some((it) => it < LOWEST || it > HIGHEST)) {
-    throw new Error(`${first} to ${last} are beyond 64 bits`);
+/** Reads so many unbroken numbers. */
+export function unbrokenOf(body: Body, count: number): NumberRange {
+  const [run, ...others] = numbersOf(body, false).runs;
+  const range = others.length === 0 ? run?.takeRange(count) : undefined;
+  if (range === undefined || run?.left !== 0) {
+    throw new TypeError(`these are not ${count} unbroken numbers`);
   }
   return range;
 }
 
+/** Reads the reply to a call for one number. */
+export function oneOf(body: Body): Item {
+  return { value: numberOf(body["value"]), id: idOf(body["id"]) };
+}
+
+function idsOf(value: unknown, ranges: readonly NumberRange[]): string[] {
+  const count = ranges.reduce((sum, range) => sum + range.count, 0);
+  if (!Array.isArray(value) || value.length !== count) {
+    throw new TypeError(`there are not ${count} ids`);
+  }
+  return value.map(idOf);
+}
+
+function idOf(value: unknown): string {
+  if (typeof value !== "string") {
+    throw new TypeError("an id is no string");
+  }
+  return value;
+}
+
+function rangeOf(value: unknown): NumberRange {
+  if (!isObject(value)) {
+    throw new TypeError("a range is no object");
+  }
+  const [first, last] = [numberOf(value["first"]), numberOf(value["last"])];
+  const step = integer(value["step"]);
+  const count = Number(integer(value["count"]));
+  const range = new NumberRange(first, step, count);
+  if (count < 1 || !Number.isSafeInteger(count) || step === 0n || range.last !== last) {
+    throw new RangeError(`${first} to ${last} by ${step} are not ${count}`);
+  }
+  return range;
+}
+
+/** Reads a number of a sequence. */
+function numberOf(value: unknown): bigint {
+  const number = integer(value);
+  if (number < LOWEST || number > HIGHEST) {
+    throw new RangeError(`${number} is beyond 64 bits`);
+  }
+  return number;
+}
+
 /** Reads a whole number, which is a string of JSON if it may be large. */
 function integer(value: unknown): bigint {
-  if (typeof value === "number" ? !Number.isSafeInteger(value) : !isDigits(value)) {
-    throw new Error(`${String(value)} is no whole number`);
+  const isWhole =
+    typeof value === "string" ? /^-?\d{1,19}$/.test(value) : Number.isSafeInteger(value);
+  if (!isWhole) {
+    throw new TypeError("a number is no whole number");
   }
   return BigInt(value as number | string);
-}
-
-function isDigits(value: unknown): value is string {
-  return typeof value === "string" && /^-?\d+$/.test(value);
-}
-
-/** Reads the reply to a call for one number. */
-export function oneOf(answer: Answer): Item {
-  const { value, id } = answer.body;
-  if (!isDigits(value) || typeof id !== "string") {
-    throw new InvalidReply(`${answer.endpoint} gave no number`, answer.endpoint);
-  }
-  return { value: BigInt(value), id };
-}
-
-/** Refuses to buffer the numbers of a period, which are wrong in the next one. */
-export function checkNoPeriod(answer: Answer): void {
-  const { sequence, period } = answer.body;
-  if (period !== undefined && period !== null) {
-    throw new OdometerError(
-      `the sequence ${String(sequence)} has periods, so its numbers cannot be buffered: give ` +
-        "{ kind: 'unbuffered' }",
-    );
-  }
 }

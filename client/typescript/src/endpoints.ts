@@ -1,7 +1,6 @@
 /** Endpoints: which replica to call next, by how the calls before went. No I/O. */
 
 import { type Clock, monotonic } from "./clock.js";
-import { type Uniform, uniform } from "./random.js";
 
 const MIN_REST_MS = 1_000;
 const MAX_REST_MS = 30_000;
@@ -41,22 +40,26 @@ export interface Turn {
 export class Endpoints {
   readonly #endpoints: readonly Endpoint[];
   readonly #clock: Clock;
-  readonly #draw: Uniform;
+  readonly #random: () => number;
   #current: number;
 
-  /** There must be one address at least. */
-  constructor(urls: readonly string[], clock: Clock = monotonic, draw: Uniform = uniform) {
+  /** There must be one address at least. `random` draws a number from 0 up to 1. */
+  constructor(
+    urls: readonly string[],
+    clock: Clock = monotonic,
+    random: () => number = Math.random,
+  ) {
     this.#endpoints = urls.map((url, index) => new Endpoint(url, index));
     this.#clock = clock;
-    this.#draw = draw;
-    this.#current = Math.min(Math.floor(draw(0, urls.length)), urls.length - 1);
+    this.#random = random;
+    this.#current = Math.floor(random() * urls.length);
   }
 
   get isSole(): boolean {
     return this.#endpoints.length === 1;
   }
 
-  /** Returns whom to call now. */
+  /** Returns the endpoint to call now. */
   choose(): Turn {
     const started = this.#clock();
     const endpoint = this.#pick(started);
@@ -68,7 +71,7 @@ export class Endpoints {
     return { endpoint, url: endpoint.url, started, isProbe };
   }
 
-  /** The endpoint answered, be it with a refusal of the call. */
+  /** The endpoint answered. A refusal of the call is an answer, too. */
   succeeded(turn: Turn): void {
     // A call from before the last failure proves nothing about the time after it.
     if (turn.isProbe || turn.started >= turn.endpoint.failedAt) {
@@ -86,7 +89,7 @@ export class Endpoints {
       const rest = Math.min(MAX_REST_MS, MIN_REST_MS * 2 ** endpoint.nFailures);
       endpoint.nFailures += 1;
       endpoint.failedAt = now;
-      endpoint.restsUntil = now + rest * (1 + this.#draw(0, REST_JITTER));
+      endpoint.restsUntil = now + rest * (1 + REST_JITTER * this.#random());
     }
     this.#leave(endpoint);
   }
@@ -120,13 +123,13 @@ export class Endpoints {
     const fit = inTurn
       .slice(0, length)
       .find((it) => it.nFailures === 0 || (now >= it.restsUntil && !it.isProbed));
-    // All rest: the one that has rested longest, and rather one that nobody probes.
-    return fit ?? this.#endpoints.reduce((one, other) => (isRather(other, one) ? other : one));
+    // If all rest, call the one that has rested longest, and prefer one without a probe.
+    return fit ?? this.#endpoints.reduce((one, other) => (isBetter(other, one) ? other : one));
   }
 }
 
-/** Returns whether one resting endpoint is to be called rather than another one. */
-function isRather(one: Endpoint, other: Endpoint): boolean {
+/** Returns whether a call to one resting endpoint promises more than to another one. */
+function isBetter(one: Endpoint, other: Endpoint): boolean {
   if (one.isProbed !== other.isProbed) {
     return other.isProbed;
   }

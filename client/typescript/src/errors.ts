@@ -2,18 +2,25 @@
 
 const RETRYABLE_STATUSES: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 
+/** Why an error came to be. */
+export interface Reason {
+  readonly cause?: unknown;
+}
+
 /** Any failure of this client. */
 export class OdometerError extends Error {
   /** A word for programs. */
   readonly code: string = "client";
 
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
+  constructor(message: string, reason?: Reason) {
+    super(message, reason);
     this.name = new.target.name;
   }
 }
 
-/** No number is in memory. A refill is on its way. `cause` is the last failure, if there is one. */
+/**
+ * No number is in memory. A refill is on its way. `cause` is the last failure, if there is one.
+ */
 export class Empty extends OdometerError {
   override readonly code: string = "empty";
 }
@@ -33,8 +40,8 @@ export class CallFailed extends OdometerError {
   /** The address that was called. */
   readonly endpoint: string;
 
-  constructor(message: string, endpoint: string, options?: ErrorOptions) {
-    super(message, options);
+  constructor(message: string, endpoint: string, reason?: Reason) {
+    super(message, reason);
     this.endpoint = endpoint;
   }
 
@@ -59,8 +66,8 @@ export class Unreachable extends CallFailed {
   override readonly code: string = "unreachable";
   readonly timedOut: boolean;
 
-  constructor(message: string, endpoint: string, timedOut: boolean, options?: ErrorOptions) {
-    super(message, endpoint, options);
+  constructor(message: string, endpoint: string, timedOut: boolean, reason?: Reason) {
+    super(message, endpoint, reason);
     this.timedOut = timedOut;
   }
 
@@ -72,6 +79,9 @@ export class Unreachable extends CallFailed {
     return true;
   }
 }
+
+/** A replica had too little time for a reply, which says nothing about the replica. */
+export class Hurried extends Unreachable {}
 
 /** A replica answered with something that is no answer of Odometer. */
 export class InvalidReply extends CallFailed {
@@ -99,9 +109,9 @@ export class Refused extends CallFailed {
   readonly limit: number | undefined;
   readonly #refusal: Refusal;
 
-  constructor(refusal: Refusal, options?: ErrorOptions) {
+  constructor(refusal: Refusal, reason?: Reason) {
     const { status, code, detail, endpoint } = refusal;
-    super(`${endpoint} answered ${status} ${code}: ${detail}`, endpoint, options);
+    super(`${endpoint} answered ${status} ${code}: ${detail}`, endpoint, reason);
     this.code = code;
     this.status = status;
     this.detail = detail;
@@ -113,6 +123,11 @@ export class Refused extends CallFailed {
   withAdvice(advice: string): Refused {
     const detail = `${this.detail} ${advice}`;
     return new Refused({ ...this.#refusal, detail }, { cause: this });
+  }
+
+  /** Whether this is no answer about a sequence: another service may be at the address. */
+  get isForeign(): boolean {
+    return this.code === "route_not_found" || this.code.startsWith("http_");
   }
 
   override get isRetryable(): boolean {

@@ -7,8 +7,9 @@
  *
  * Read first: `client.ts`, `sequence.ts`, `stock.ts`, `refill.ts`.
  *
- * Imports go one way: `errors`, `clock`, `random`, `hooks`, `backoff`, `endpoints`, `transport`,
- * `service`, `buffer`, `definition`, `size`, `waiter`, `stock`, `refill`, `sequence`, `client`.
+ * Imports go one way: `errors`, `clock`, `context`, `hooks`, `backoff`, `endpoints`, `transport`,
+ * `token`, `service`, `buffer`, `definition`, `size`, `waiter`, `stock`, `refill`, `direct`,
+ * `sequence`, `client`.
  */
 
 export { NumberRange } from "./buffer.js";

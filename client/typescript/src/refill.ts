@@ -1,18 +1,21 @@
 /** Refill: gets numbers until enough are there, and then ends. It keeps no process alive. */
 
-import { countOf, type Run } from "./buffer.js";
+import { countOf } from "./buffer.js";
 import { monotonic, sleep } from "./clock.js";
+import { detached } from "./context.js";
 import {
-  checkNoPeriod,
+  type Definition,
   type Kind,
   Learner,
   MAX_COUNT,
+  type Numbers,
   numbersOf,
   type Paths,
+  UNBUFFERED,
 } from "./definition.js";
 import { CallFailed, OdometerError, Refused } from "./errors.js";
 import { type SafeHooks, warn } from "./hooks.js";
-import type { Answer, Service } from "./service.js";
+import type { Answer, Body, Service } from "./service.js";
 import type { Flight, Stock } from "./stock.js";
 
 const SIZE_CODES: ReadonlySet<string> = new Set(["invalid_count", "confirm_needed"]);
@@ -23,32 +26,37 @@ interface Smaller {
   readonly size: number;
 }
 
-/** What a refill got. */
+/** The numbers of a refill. */
 interface Got {
-  readonly runs: Run[];
+  readonly answer: Answer<Numbers>;
+  readonly outcome: string;
+}
+
+/** What hooks are told of a call, once its numbers are in memory. */
+interface Report {
   readonly endpoint: string;
   readonly outcome: string;
+  readonly seconds: number;
+  readonly count: number;
 }
 
 /** Fills one sequence's stock. At most one flight does so at a time. */
 export class Refill {
   readonly #name: string;
   readonly #paths: Paths;
-  readonly #said: Kind | undefined;
+  readonly #said: () => Kind | undefined;
   readonly #stock: Stock;
   readonly #service: Service;
   readonly #hooks: SafeHooks;
-  readonly #timeoutMs: number;
   #mayReserve = true;
 
   constructor(
     name: string,
     paths: Paths,
-    said: Kind | undefined,
+    said: () => Kind | undefined,
     stock: Stock,
     service: Service,
     hooks: SafeHooks,
-    timeoutMs: number,
   ) {
     this.#name = name;
     this.#paths = paths;
@@ -56,82 +64,98 @@ export class Refill {
     this.#stock = stock;
     this.#service = service;
     this.#hooks = hooks;
-    this.#timeoutMs = timeoutMs;
   }
 
-  /** Makes the calls of a flight, after the caller's turn. Never throws. */
+  /** Makes the calls of a flight, after the caller's turn. */
   launch(flight: Flight): void {
-    Promise.resolve()
-      .then(() => this.#fill(flight))
-      .then(
-        () => this.#stock.end(flight),
-        (error: unknown) => {
-          warn(`a refill of ${this.#name} failed: ${String(error)}`);
-          this.#stock.end(flight, new OdometerError("a refill failed", { cause: error }));
-        },
-      );
+    detached(() => {
+      void Promise.resolve()
+        .then(() => this.#fill(flight))
+        .catch((cause: unknown) => {
+          warn(`a refill of ${this.#name} failed`, cause);
+          this.#failed(flight, new OdometerError("a refill failed", { cause }));
+        });
+    });
   }
 
   async #fill(flight: Flight): Promise<void> {
     await flight.pause(this.#stock.firstPause(flight));
+    const reports: Report[] = [];
     // Of this flight alone: a flight that was forgotten may still learn.
-    const learner = new Learner(this.#name, this.#said, () => this.#takeFirst());
+    const learner = new Learner(this.#name, this.#said(), () => this.#takeFirst(reports));
+    try {
+      await this.#work(flight, learner, reports);
+    } finally {
+      this.#hooks.dropped(countOf(learner.taken), flight.cause);
+    }
+  }
+
+  async #work(flight: Flight, learner: Learner, reports: Report[]): Promise<void> {
     let hasFailed = false;
     let began: number | undefined;
-    let size = this.#stock.wanted(flight);
-    while (size !== undefined) {
-      const asked = monotonic();
-      began ??= asked;
+    for (;;) {
+      const size = this.#stock.wanted(flight);
+      if (size === undefined) {
+        return;
+      }
+      began ??= monotonic();
+      let pause: number | undefined = 0;
       try {
         const { definition } = this.#stock;
         if (definition === undefined) {
-          await this.#learn(flight, learner);
+          await this.#learn(flight, learner, reports);
         } else {
-          const runs = await this.#fetch(!definition.printsValues, size, hasFailed);
-          this.#stock.deliver(flight, runs, asked, began);
+          await this.#fetch(flight, definition, size, hasFailed, began, reports);
           began = undefined;
         }
         hasFailed = false;
       } catch (error) {
-        const pause = this.#paused(flight, error);
-        if (pause === undefined) {
-          return;
-        }
+        pause = this.#failed(flight, error);
         hasFailed = true;
+      }
+      // The last step, because hooks are the program's.
+      for (const { endpoint, outcome, seconds, count } of reports.splice(0)) {
+        this.#hooks.refill(this.#name, endpoint, outcome, seconds, count);
+      }
+      if (pause === undefined) {
+        return;
+      }
+      if (hasFailed) {
         await sleep(pause, false);
       }
-      size = this.#stock.wanted(flight);
     }
   }
 
   /** Returns how long to wait after an error. `undefined` ends the flight. */
-  #paused(flight: Flight, error: unknown): number | undefined {
+  #failed(flight: Flight, error: unknown): number | undefined {
     if (!(error instanceof OdometerError)) {
       throw error;
     }
     return this.#stock.failed(flight, error, this.#service.endpoints.isSole);
   }
 
-  async #learn(flight: Flight, learner: Learner): Promise<void> {
+  async #learn(flight: Flight, learner: Learner, reports: Report[]): Promise<void> {
     const began = monotonic();
     try {
-      const definition = await learner.learn(this.#service, this.#timeoutMs);
-      this.#stock.learned(flight, definition, learner.giveTaken());
+      const definition = await learner.learn(this.#service);
+      const runs = learner.taken;
+      learner.taken = [];
+      this.#stock.learned(flight, definition, runs, learner.asked);
     } catch (error) {
       if (error instanceof CallFailed) {
-        this.#report(error.endpoint, error.outcome, began, 0);
+        reports.push(reportOf(error.endpoint, error.outcome, began, 0));
       }
       throw error;
     }
   }
 
   /** Gets the first number of a name that is not known yet. */
-  async #takeFirst(): Promise<Answer> {
+  async #takeFirst(reports: Report[]): Promise<Answer<Numbers>> {
     const began = monotonic();
     const answer = await this.#hooks.within(this.#name, (traceparent) =>
       this.#ask(1, true, traceparent),
     );
-    this.#report(answer.endpoint, "ok", began, 1);
+    reports.push(reportOf(answer.endpoint, "ok", began, 1));
     return answer;
   }
 
@@ -140,19 +164,33 @@ export class Refill {
    *
    * If the call before failed, the database may be away, and then `next` still has numbers.
    */
-  async #fetch(withIds: boolean, wanted: number, hasFailed: boolean): Promise<Run[]> {
-    const began = monotonic();
+  async #fetch(
+    flight: Flight,
+    definition: Definition,
+    wanted: number,
+    hasFailed: boolean,
+    began: number,
+    reports: Report[],
+  ): Promise<void> {
+    const asked = monotonic();
+    const withIds = !definition.printsValues;
     const isBounded = withIds || hasFailed || !this.#mayReserve;
     const size = isBounded ? Math.min(wanted, MAX_COUNT) : wanted;
     try {
-      const got = await this.#hooks.within(this.#name, (traceparent) =>
+      const { answer, outcome } = await this.#hooks.within(this.#name, (traceparent) =>
         this.#asked(size, withIds, traceparent),
       );
-      this.#report(got.endpoint, got.outcome, began, countOf(got.runs));
-      return got.runs;
+      const { runs, hasPeriod } = answer.value;
+      reports.push(reportOf(answer.endpoint, outcome, asked, countOf(runs)));
+      if (hasPeriod) {
+        // The program said another kind.
+        this.#stock.learned(flight, UNBUFFERED, runs, asked);
+      } else {
+        this.#stock.deliver(flight, runs, asked, began);
+      }
     } catch (error) {
       if (error instanceof CallFailed) {
-        this.#report(error.endpoint, error.outcome, began, 0);
+        reports.push(reportOf(error.endpoint, error.outcome, asked, 0));
       }
       throw error;
     }
@@ -164,9 +202,7 @@ export class Refill {
     for (;;) {
       try {
         const answer = await this.#ask(size, withIds, traceparent);
-        checkNoPeriod(answer);
-        const outcome = reasons.size > 0 ? "resized" : "ok";
-        return { runs: numbersOf(answer, withIds), endpoint: answer.endpoint, outcome };
+        return { answer, outcome: reasons.size > 0 ? "resized" : "ok" };
       } catch (error) {
         const smaller = this.#smaller(error, size);
         if (smaller === undefined || reasons.has(smaller.reason)) {
@@ -178,10 +214,11 @@ export class Refill {
     }
   }
 
-  #ask(size: number, withIds: boolean, traceparent: string): Promise<Answer> {
+  #ask(size: number, withIds: boolean, traceparent: string): Promise<Answer<Numbers>> {
     const isBlock = size > MAX_COUNT;
     const path = isBlock ? this.#paths.block(size) : this.#paths.batch(size, withIds);
-    return this.#service.ask("POST", path, { timeoutMs: this.#timeoutMs, traceparent });
+    const read = (body: Body): Numbers => numbersOf(body, withIds);
+    return this.#service.ask("POST", path, read, { traceparent });
   }
 
   #smaller(error: unknown, size: number): Smaller | undefined {
@@ -200,9 +237,8 @@ export class Refill {
     const isAtEnd = error.code === "sequence_exhausted" && size > 1;
     return isAtEnd ? { reason: "end", size: 1 } : undefined;
   }
+}
 
-  #report(endpoint: string, outcome: string, began: number, count: number): void {
-    const seconds = (monotonic() - began) / 1_000;
-    this.#hooks.refill(this.#name, endpoint, outcome, seconds, count);
-  }
+function reportOf(endpoint: string, outcome: string, began: number, count: number): Report {
+  return { endpoint, outcome, seconds: (monotonic() - began) / 1_000, count };
 }

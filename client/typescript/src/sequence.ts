@@ -1,18 +1,15 @@
 /** Sequence: what a program calls to get numbers. */
 
-import { pauseMs } from "./backoff.js";
 import type { Item, NumberRange } from "./buffer.js";
-import { Alarm, monotonic, sleep } from "./clock.js";
-import { type Kind, numbersOf, oneOf, Paths } from "./definition.js";
-import { CallFailed, DeadlinePassed, Empty, InvalidReply, WouldBlock } from "./errors.js";
+import { Alarm, monotonic } from "./clock.js";
+import { type Kind, Paths, UNBUFFERED } from "./definition.js";
+import { Direct, tooLate } from "./direct.js";
+import { Empty, OdometerError, WouldBlock } from "./errors.js";
 import type { SafeHooks } from "./hooks.js";
 import { Refill } from "./refill.js";
-import type { Answer, Service } from "./service.js";
+import type { Service } from "./service.js";
 import { Stock } from "./stock.js";
 import { Waiter } from "./waiter.js";
-
-/** If a caller has less time than this, a replica that does not answer may still be healthy. */
-const PATIENT_MS = 1_000;
 
 /** What a program says of one sequence. */
 export interface SequenceOptions {
@@ -20,15 +17,14 @@ export interface SequenceOptions {
    * Counts only without the right `look`: `buffered`, or `unbuffered` for strict, period and
    * time-ordered sequences.
    */
-  readonly kind?: Kind;
-  /** The period, for sequences with periods. */
-  readonly period?: string;
+  readonly kind?: Kind | undefined;
+  /** The period. Its numbers are never in memory: each one is a call. */
+  readonly period?: string | undefined;
 }
 
 /** What all sequences of a client have. Times are in milliseconds. */
 export interface Terms {
   readonly deadline: number;
-  readonly refillTimeout: number;
   readonly maxAge: number | undefined;
   readonly initialSize: number;
 }
@@ -42,11 +38,12 @@ export class Sequence {
   readonly name: string;
   readonly #service: Service;
   readonly #hooks: SafeHooks;
-  readonly #terms: Terms;
-  readonly #paths: Paths;
+  readonly #deadline: number;
+  readonly #direct: Direct;
   readonly #stock: Stock;
+  #kind: Kind | undefined;
 
-  /** Use `Client.sequence`. */
+  /** @internal */
   constructor(
     name: string,
     service: Service,
@@ -54,15 +51,21 @@ export class Sequence {
     terms: Terms,
     options: SequenceOptions,
   ) {
+    const { period } = options;
     this.name = name;
     this.#service = service;
     this.#hooks = hooks;
-    this.#terms = terms;
-    this.#paths = new Paths(name, options.period);
+    this.#deadline = terms.deadline;
+    this.#kind = options.kind;
+    const paths = new Paths(name, period);
+    this.#direct = new Direct(name, paths, service, hooks);
     const stock = new Stock(hooks, terms);
     this.#stock = stock;
-    const { refillTimeout: timeout } = terms;
-    const refill = new Refill(name, this.#paths, options.kind, stock, service, hooks, timeout);
+    if (period !== undefined) {
+      stock.definition = UNBUFFERED;
+    }
+    const said = (): Kind | undefined => this.#kind;
+    const refill = new Refill(name, paths, said, stock, service, hooks);
     stock.launch = (flight) => refill.launch(flight);
   }
 
@@ -113,9 +116,9 @@ export class Sequence {
    */
   async range(count: number): Promise<NumberRange> {
     check("a range", count);
-    const until = monotonic() + this.#terms.deadline;
+    const until = monotonic() + this.#deadline;
     const range = this.#stock.isUnbuffered ? undefined : this.#stock.takeRange(count);
-    return range ?? this.#callRange(count, until);
+    return range ?? this.#direct.range(count, until);
   }
 
   /**
@@ -123,21 +126,37 @@ export class Sequence {
    *
    * Call it when your program starts. Unbuffered sequences are only looked up.
    */
-  async warm(count: number, timeout: number = this.#terms.deadline): Promise<void> {
+  async warm(count: number, timeout: number = this.#deadline): Promise<void> {
     check("a warm start", count);
     const waiter = new Waiter(count);
     this.#stock.warm(waiter);
     await this.#settled(waiter, monotonic() + timeout);
   }
 
-  /** Drops all numbers in memory, after a snapshot or a checkpoint was resumed. */
+  /**
+   * Drops the numbers of this sequence in memory, the connections, and the numbers of calls in
+   * flight. See `Client.forget`.
+   */
   forget(): void {
-    this.#stock.forget("forget");
+    // First, so that no refill of those who wait uses a connection of the time before.
+    this.#service.forget();
+    this.#stock.dropAll("forget");
   }
 
-  /** Drops all numbers in memory, and tells the hooks why. */
-  drop(cause: string): void {
-    this.#stock.forget(cause);
+  /** @internal Drops all numbers in memory. Callers who wait get an error. */
+  close(): void {
+    this.#stock.dropAll("close", new OdometerError(`${this.name} was closed`));
+  }
+
+  /**
+   * @internal Notes what the program says of the sequence. Throws `TypeError` if it said another
+   * kind before.
+   */
+  say(kind: Kind): void {
+    if (this.#kind !== undefined && this.#kind !== kind) {
+      throw new TypeError(`${this.name} was said to be ${this.#kind}, and now ${kind}`);
+    }
+    this.#kind = kind;
   }
 
   #take(): Item {
@@ -152,19 +171,19 @@ export class Sequence {
       );
     }
     const { lastError } = this.#stock;
-    const options = lastError === undefined ? undefined : { cause: lastError };
-    throw new Empty(`no number of ${this.name} is in memory`, options);
+    const reason = lastError === undefined ? undefined : { cause: lastError };
+    throw new Empty(`no number of ${this.name} is in memory`, reason);
   }
 
   async #next(): Promise<Item> {
-    const until = monotonic() + this.#terms.deadline;
+    const until = monotonic() + this.#deadline;
     if (!this.#stock.isUnbuffered) {
       const item = this.#stock.take() ?? (await this.#wait(until));
       if (item !== undefined) {
         return item;
       }
     }
-    return this.#callOne(until);
+    return this.#direct.one(until);
   }
 
   async #wait(until: number): Promise<Item | undefined> {
@@ -182,78 +201,13 @@ export class Sequence {
   async #settled(waiter: Waiter, until: number): Promise<Item | undefined> {
     const alarm = new Alarm(until - monotonic(), true, () => {
       if (this.#stock.withdraw(waiter)) {
-        waiter.fail(this.#tooLate(this.#stock.lastError));
+        waiter.fail(tooLate(this.name, this.#stock.lastError));
       }
     });
     try {
       return await waiter.settled;
     } finally {
       alarm.cancel();
-    }
-  }
-
-  #tooLate(last: Error | undefined): DeadlinePassed {
-    const reason = last === undefined ? "" : `: ${last.message}`;
-    const what = `no number of ${this.name} came within the deadline${reason}`;
-    return new DeadlinePassed(what, last === undefined ? undefined : { cause: last });
-  }
-
-  // Calls without a buffer, each of one caller.
-
-  async #callOne(until: number): Promise<Item> {
-    return oneOf(await this.#call(this.#paths.one(), 1, until));
-  }
-
-  async #callRange(count: number, until: number): Promise<NumberRange> {
-    const answer = await this.#call(this.#paths.unbroken(count), count, until);
-    const [run, ...others] = numbersOf(answer, false);
-    if (run?.count !== count || others.length > 0) {
-      const what = `${answer.endpoint} gave another range than ${count} unbroken numbers`;
-      throw new InvalidReply(what, answer.endpoint);
-    }
-    return run.takeRange(count);
-  }
-
-  async #call(path: string, count: number, until: number): Promise<Answer> {
-    for (let nFailures = 1; ; nFailures += 1) {
-      try {
-        return await this.#callOnce(path, count, until);
-      } catch (error) {
-        if (!(error instanceof CallFailed) || !error.isRetryable) {
-          throw error;
-        }
-        const retryAfter = this.#service.endpoints.isSole ? error.retryAfter : undefined;
-        const pause = pauseMs(nFailures, retryAfter);
-        const left = until - monotonic();
-        await sleep(Math.min(pause, left), true);
-        if (pause >= left) {
-          throw this.#tooLate(error);
-        }
-      }
-    }
-  }
-
-  async #callOnce(path: string, count: number, until: number): Promise<Answer> {
-    const began = monotonic();
-    const { refillTimeout } = this.#terms;
-    const timeoutMs = Math.min(refillTimeout, until - began);
-    const isHasty = timeoutMs < Math.min(refillTimeout, PATIENT_MS);
-    const report = (endpoint: string, outcome: string, nGiven: number): void => {
-      const seconds = (monotonic() - began) / 1_000;
-      this.#hooks.refill(this.name, endpoint, outcome, seconds, nGiven);
-    };
-    try {
-      const answer = await this.#hooks.within(this.name, (traceparent) => {
-        const manner = { timeoutMs, traceparent, isHasty, keepsAlive: true };
-        return this.#service.ask("POST", path, manner);
-      });
-      report(answer.endpoint, "ok", count);
-      return answer;
-    } catch (error) {
-      if (error instanceof CallFailed) {
-        report(error.endpoint, error.outcome, 0);
-      }
-      throw error;
     }
   }
 }

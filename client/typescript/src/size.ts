@@ -2,6 +2,8 @@
 
 /** The rate is measured over this time at most. */
 const WINDOW_MS = 10_000;
+/** The distance of two samples at least. */
+const SAMPLE_MS = 1_000;
 /** A refill lasts this long at the present rate. */
 const REFILL_SECONDS = 10;
 /** So many of the last refills say how long the next one may take. */
@@ -9,50 +11,49 @@ const N_DURATIONS = 16;
 /** A prefetch starts when less than this part of the block is left. */
 const LOW_PART = 0.2;
 
-/** The start of a span of time, and how many numbers were taken in it. */
-interface Span {
-  readonly start: number;
-  count: number;
+/** A time, and how many numbers had been taken before. */
+interface Sample {
+  readonly at: number;
+  readonly nBefore: number;
 }
 
 /** Numbers taken a second, of the last seconds. */
 export class Rate {
-  readonly #spans: Span[] = [];
-  #count = 0;
+  readonly #samples: Sample[] = [];
+  #nTaken = 0;
 
   /** Counts numbers that are taken now. */
   note(now: number, count = 1): void {
-    this.#count += count;
-    const last = this.#spans.at(-1);
-    if (last !== undefined && now - last.start < WINDOW_MS / 10) {
-      last.count += count;
-      return;
+    const last = this.#samples.at(-1);
+    if (last === undefined || now - last.at >= SAMPLE_MS) {
+      this.#forgetOld(now);
+      this.#samples.push({ at: now, nBefore: this.#nTaken });
     }
-    this.#spans.push({ start: now, count });
-    this.#forgetOld(now);
+    this.#nTaken += count;
   }
 
   /** Returns the rate. One number alone says nothing about a rate, so it is 0 then. */
   perSecond(now: number): number {
     this.#forgetOld(now);
-    const first = this.#spans[0];
+    const first = this.#samples[0];
     if (first === undefined) {
       return 0;
     }
-    return Math.max(0, this.#count - 1) / Math.max(1, (now - first.start) / 1_000);
+    const nTaken = this.#nTaken - first.nBefore;
+    return Math.max(0, nTaken - 1) / Math.max(1, (now - first.at) / 1_000);
   }
 
   #forgetOld(now: number): void {
-    let first = this.#spans[0];
-    while (first !== undefined && now - first.start > WINDOW_MS) {
-      this.#count -= first.count;
-      this.#spans.shift();
-      first = this.#spans[0];
+    while (now - (this.#samples[0]?.at ?? now) > WINDOW_MS) {
+      this.#samples.shift();
     }
   }
 }
 
-/** Decides the size of refills, and the low-water mark. */
+/**
+ * Decides the size of refills, and the low-water mark. Both follow the rate, so a program that is
+ * quiet for some seconds has a small block after its next refill, whatever it had before.
+ */
 export class Size {
   readonly rate = new Rate();
   readonly #initial: number;

@@ -14,6 +14,8 @@ const MAX_ATTEMPTS_FOR_NOBODY = 10;
 
 /** A refill, from its start to its end. Only the stock's present flight changes the stock. */
 export class Flight {
+  /** Why its numbers are dropped, once it is not the present flight any more. */
+  cause = "late";
   #isHurried = false;
   #goOn: () => void = () => undefined;
 
@@ -113,14 +115,14 @@ export class Stock {
     return range;
   }
 
-  /** Lets a caller stand in line, who found nothing. */
+  /** Lets a caller who found nothing stand in line. */
   wait(waiter: Waiter): void {
     this.#line.add(waiter);
     this.#hurry();
     this.#refillIfNeeded(this.#clock());
   }
 
-  /** Settles the waiter when its target is in memory, or when there is no buffer. */
+  /** Settles the waiter when its target is in memory. If there is no buffer, settles it at once. */
   warm(waiter: Waiter): void {
     const now = this.#clock();
     this.#dropOld(now);
@@ -133,18 +135,26 @@ export class Stock {
   }
 
   /**
-   * Takes a caller out of the line, who gave up. Returns false if it is settled already. The
-   * refill goes on.
+   * Takes a caller who gave up out of the line. Returns false if it is settled already. The refill
+   * goes on.
    */
   withdraw(waiter: Waiter): boolean {
     return this.#line.delete(waiter) || this.#warming.delete(waiter);
   }
 
-  /** Drops all numbers, and those of the refill in flight. Who waits gets new ones. */
-  forget(cause: string): void {
-    const nDropped = this.#buffer.left;
-    this.#buffer = new Buffer();
-    this.#flight = undefined;
+  /**
+   * Drops all numbers, and those of the refill in flight. Callers who wait get new ones, or the
+   * error.
+   */
+  dropAll(cause: string, error?: OdometerError): void {
+    if (this.#flight !== undefined) {
+      this.#flight.cause = cause;
+      this.#flight = undefined;
+    }
+    if (error !== undefined) {
+      this.#failWaiters(error);
+    }
+    const nDropped = this.#empty();
     if (this.#isAwaited) {
       this.#refillIfNeeded(this.#clock());
     }
@@ -185,30 +195,35 @@ export class Stock {
   /** Adds what a flight got. It was asked for at `asked`; the refill began at `began`. */
   deliver(flight: Flight, runs: readonly Run[], asked: number, began: number): void {
     if (this.#flight !== flight) {
-      this.#hooks.dropped(countOf(runs), "forget");
+      this.#hooks.dropped(countOf(runs), flight.cause);
       return;
     }
     const now = this.#clock();
     this.#buffer.add(runs, asked);
     this.#size.noteRefill(now - began);
-    this.#succeed(now);
+    this.#succeed();
+    this.#serve(now);
   }
 
-  /** Notes what the sequence is, and the numbers that had to be taken to learn it. */
-  learned(flight: Flight, definition: Definition, runs: readonly Run[]): void {
-    this.definition = definition;
-    if (this.#flight !== flight) {
-      this.#hooks.dropped(countOf(runs), "late");
-      return;
-    }
+  /**
+   * Notes what the sequence is, and the numbers that had to be taken to learn it. They were asked
+   * for at `asked`.
+   */
+  learned(flight: Flight, definition: Definition, runs: readonly Run[], asked: number): void {
     const now = this.#clock();
-    this.#buffer.add(runs, now);
-    this.#succeed(now);
+    this.definition = definition;
+    if (this.#flight === flight) {
+      this.#buffer.add(runs, asked);
+      this.#dropOld(now);
+      this.#succeed();
+    } else {
+      this.#hooks.dropped(countOf(runs), flight.cause);
+    }
+    // If each number is a call, callers need not wait for the present flight.
+    this.#serve(now);
     if (!definition.isBuffered) {
-      // Kept for later it would be out of order, or of another period.
-      const nDropped = this.#buffer.left;
-      this.#buffer = new Buffer();
-      this.#hooks.dropped(nDropped, "late");
+      // Kept for later the rest would be out of order, or of another period.
+      this.#hooks.dropped(this.#empty(), "late");
     }
   }
 
@@ -234,25 +249,22 @@ export class Stock {
     return undefined;
   }
 
-  /** Ends a flight, however it ended, so that the next one can start. */
-  end(flight: Flight, error?: unknown): void {
-    if (this.#flight === flight) {
-      this.#flight = undefined;
-      if (error !== undefined) {
-        this.#failWaiters(error);
-      }
-    }
-  }
-
   get #isAwaited(): boolean {
     return this.#line.size > 0 || this.#warming.size > 0;
   }
 
-  /** After a refusal, who waits has a reason to ask again: the cause may be gone. */
+  /** After a refusal, a caller who waits has a reason to ask again: the cause may be gone. */
   #hurry(): void {
     if (this.#lastError !== undefined && !isRetryable(this.#lastError)) {
       this.#flight?.hurry();
     }
+  }
+
+  /** Drops what is in memory. Returns how many numbers. */
+  #empty(): number {
+    const { left } = this.#buffer;
+    this.#buffer = new Buffer();
+    return left;
   }
 
   #pop(now: number): Item | undefined {
@@ -269,11 +281,10 @@ export class Stock {
     }
   }
 
-  #succeed(now: number): void {
+  #succeed(): void {
     this.#nFailures = 0;
     this.#notBefore = 0;
     this.#lastError = undefined;
-    this.#serve(now);
   }
 
   #serve(now: number): void {
@@ -281,8 +292,8 @@ export class Stock {
       if (this.#buffer.left === 0 && !this.isUnbuffered) {
         break;
       }
-      this.#line.delete(waiter);
       waiter.settle(this.#pop(now));
+      this.#line.delete(waiter);
     }
     for (const waiter of this.#warming) {
       if (this.isUnbuffered || this.#buffer.left >= (waiter.target ?? 0)) {
@@ -310,7 +321,7 @@ export class Stock {
     if (this.#isAwaited || !this.#size.hasRefilled) {
       return true;
     }
-    if (this.#buffer.nBlocks > 1) {
+    if (this.#buffer.hasNext) {
       return false;
     }
     const { left, currentSize } = this.#buffer;
@@ -319,8 +330,10 @@ export class Stock {
 
   #refillIfNeeded(now: number): void {
     if (this.#flight === undefined && this.#isNeeded(now)) {
-      this.#flight = new Flight();
-      this.launch(this.#flight);
+      // Noted last: if the launch throws, as on a full stack, no flight is under way.
+      const flight = new Flight();
+      this.launch(flight);
+      this.#flight = flight;
     }
   }
 }

@@ -4,11 +4,13 @@ import * as http from "node:http";
 import * as https from "node:https";
 import { isIP, type Socket } from "node:net";
 
-import { Alarm, oneRound } from "./clock.js";
-import { InvalidReply, Unreachable } from "./errors.js";
+import { Alarm, monotonic, oneRound } from "./clock.js";
+import { detached } from "./context.js";
+import { Hurried, InvalidReply, Unreachable } from "./errors.js";
 
 // `fetch` has no option for an authority of one's own, and none for the age of idle connections.
 
+/** For each address of a host. */
 const CONNECT_TIMEOUT_MS = 1_000;
 /** The server closes connections that were idle for 75 s. */
 const MAX_IDLE_MS = 60_000;
@@ -21,6 +23,8 @@ const MAX_REPLY_BYTES = 64 * 1024 * 1024;
 export interface Reply {
   readonly status: number;
   readonly body: string;
+  /** Whether the reply said where its body ends. If not, the body may be cut. */
+  readonly isWhole: boolean;
   readonly retryAfter: string | undefined;
   /** The server will answer no further call on this connection. */
   readonly isLast: boolean;
@@ -33,6 +37,8 @@ export interface Call {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
+  /** If the replica had the call for less time than this, no reply says nothing about it. */
+  readonly patientMs: number;
   /** Whether a caller waits for it, so that the process must not end before. */
   readonly keepsAlive: boolean;
 }
@@ -70,9 +76,12 @@ export class Transport {
   async call(call: Call): Promise<Reply> {
     // Connections that ended, or were idle for too long, must be noticed before one is chosen.
     await oneRound();
-    return new Promise((resolve, reject) => {
-      new Exchange(call, this.#request(call), resolve, reject);
-    });
+    return detached(
+      () =>
+        new Promise((resolve, reject) => {
+          new Exchange(call, this.#request(call), resolve, reject);
+        }),
+    );
   }
 
   /** Resolves the name at each connect. */
@@ -97,6 +106,8 @@ export class Transport {
       maxFreeSockets: MAX_IDLE_CONNECTIONS,
       scheduling: "lifo",
       timeout: MAX_IDLE_MS,
+      autoSelectFamily: true,
+      autoSelectFamilyAttemptTimeout: CONNECT_TIMEOUT_MS,
     };
     const ca = this.#authority;
     const secure = ca === undefined ? options : { ...options, ca };
@@ -110,8 +121,10 @@ class Exchange {
   readonly #request: http.ClientRequest;
   readonly #reject: (error: Error) => void;
   readonly #resolve: (reply: Reply) => void;
-  readonly #deadline: Alarm;
+  #deadline: Alarm | undefined;
   #connecting: Alarm | undefined;
+  /** When it got a connection. Until then others had them all. */
+  #began = Infinity;
 
   constructor(
     call: Call,
@@ -123,31 +136,36 @@ class Exchange {
     this.#request = request;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#deadline = new Alarm(call.timeoutMs, call.keepsAlive, () => this.#isLate(call.timeoutMs));
+    // First, because an error of a request to which nobody listens would end the process.
     request.on("error", (cause) => this.#isLost(cause));
     request.on("socket", (socket) => this.#watch(socket));
     request.on("response", (response) => this.#read(response));
+    this.#deadline = new Alarm(call.timeoutMs, call.keepsAlive, () => this.#isOver());
     request.end();
   }
 
-  /** Lets the process end, unless somebody waits, and bounds the time of a connect. */
+  /** Lets the process end, unless a caller waits, and bounds the time of a connect. */
   #watch(socket: Socket): void {
+    this.#began = monotonic();
     socket.unref();
     if (!socket.connecting) {
       return;
     }
-    const limit = (): void => {
-      this.#connecting = new Alarm(CONNECT_TIMEOUT_MS, false, () => {
-        this.#isLate(CONNECT_TIMEOUT_MS);
-      });
+    let limitMs = 0;
+    const addAddress = (): void => {
+      limitMs += CONNECT_TIMEOUT_MS;
+      const ms = limitMs;
+      this.#connecting?.cancel();
+      this.#connecting = new Alarm(ms, false, () => this.#isLate(ms));
     };
     if (isIP(hostOf(new URL(this.#call.endpoint))) !== 0) {
-      limit();
+      addAddress();
     } else {
-      socket.once("lookup", limit);
+      socket.on("lookup", addAddress);
     }
     socket.once("connect", () => {
       this.#connecting?.cancel();
+      socket.off("lookup", addAddress);
       socket.unref();
     });
   }
@@ -165,24 +183,31 @@ class Exchange {
       }
     });
     response.on("end", () => {
-      if (!isWhole(response)) {
-        this.#isLost(new Error("the reply was cut"));
-        return;
-      }
       this.#end();
       this.#resolve({
         status: response.statusCode ?? 0,
         body: Buffer.concat(chunks).toString(),
+        isWhole: isWhole(response),
         retryAfter: response.headers["retry-after"],
         isLast: isLast(response),
       });
     });
   }
 
+  #isOver(): void {
+    const { endpoint, timeoutMs, patientMs } = this.#call;
+    if (monotonic() - this.#began >= patientMs) {
+      this.#isLate(timeoutMs);
+      return;
+    }
+    const isQueued = this.#began === Infinity;
+    const why = isQueued ? `: ${MAX_CONNECTIONS} other calls were under way` : "";
+    this.#fail(new Hurried(noReply(endpoint, timeoutMs) + why, endpoint, true));
+  }
+
   #isLate(ms: number): void {
     const { endpoint } = this.#call;
-    const seconds = (ms / 1_000).toFixed(1);
-    this.#fail(new Unreachable(`${endpoint} gave no reply within ${seconds} s`, endpoint, true));
+    this.#fail(new Unreachable(noReply(endpoint, ms), endpoint, true));
   }
 
   #isLost(cause: Error): void {
@@ -198,9 +223,13 @@ class Exchange {
   }
 
   #end(): void {
-    this.#deadline.cancel();
+    this.#deadline?.cancel();
     this.#connecting?.cancel();
   }
+}
+
+function noReply(endpoint: string, ms: number): string {
+  return `${endpoint} gave no reply within ${(ms / 1_000).toFixed(1)} s`;
 }
 
 /** Returns the host, as sockets want it: an address of IPv6 is without brackets. */

@@ -1,4 +1,4 @@
-/** Waiters: callers who found nothing. */
+/** Waiter: a caller who found nothing. */
 
 import type { Item } from "./buffer.js";
 

@@ -95,6 +95,87 @@ describe("a buffer", () => {
     assert.equal(buffer.left, 0);
   });
 
+  it("knows the current block, and whether there is a next one", () => {
+    const buffer = new Buffer();
+    assert.deepEqual([buffer.currentSize, buffer.hasNext], [0, false]);
+    buffer.add([run(1, 1, 1), run(11, 1, 1)], 0);
+    assert.deepEqual([buffer.currentSize, buffer.hasNext], [2, false]);
+    buffer.add([run(21, 1, 3)], 0);
+    assert.deepEqual([buffer.currentSize, buffer.hasNext], [2, true]);
+    buffer.take();
+    assert.deepEqual([buffer.currentSize, buffer.hasNext], [2, true]);
+    buffer.take();
+    assert.deepEqual([buffer.currentSize, buffer.hasNext], [3, false]);
+    buffer.takeRange(3);
+    assert.deepEqual([buffer.currentSize, buffer.hasNext, buffer.left], [0, false, 0]);
+  });
+
+  it("loses one number at most by an exception in the middle of a take", () => {
+    let nReads = 0;
+    const failing = (ids: string[]): string[] =>
+      new Proxy(ids, {
+        get(target, key, receiver): unknown {
+          nReads += 1;
+          if (nReads === 2) {
+            throw new RangeError("the stack is full");
+          }
+          return Reflect.get(target, key, receiver);
+        },
+      });
+    const buffer = new Buffer();
+    buffer.add([run(1, 1, 3, failing(["a", "b", "c"])), run(11, 1, 1, ["d"])], 0);
+    assert.deepEqual(buffer.take(), { value: 1n, id: "a" });
+    assert.throws(() => buffer.take(), RangeError);
+    assert.equal(buffer.left, 2);
+    assert.deepEqual(taken(buffer), [
+      { value: 3n, id: "c" },
+      { value: 11n, id: "d" },
+    ]);
+    assert.equal(buffer.left, 0);
+  });
+
+  it("goes on after an exception with the last number of a run", () => {
+    const ids = new Proxy(["a"], {
+      get(): never {
+        throw new RangeError("the stack is full");
+      },
+    });
+    const buffer = new Buffer();
+    buffer.add([run(1, 1, 1, ids), run(11, 1, 1)], 0);
+    assert.throws(() => buffer.take(), RangeError);
+    assert.deepEqual(values(buffer), [11n]);
+  });
+
+  it("gives no number twice if its callers have a full stack", () => {
+    const buffer = new Buffer();
+    buffer.add([run(1, 1, 150), run(1_001, 1, 150)], 0);
+    const given: bigint[] = [];
+    let nFull = 0;
+    const dive = (): void => {
+      try {
+        dive();
+      } catch (error) {
+        // Each caller up the stack has a little more room, so a take breaks off here and there.
+        if (nFull + given.length < 200) {
+          try {
+            given.push(buffer.take()?.value ?? 0n);
+          } catch {
+            nFull += 1;
+          }
+        }
+        throw error;
+      }
+    };
+    assert.throws(dive, RangeError);
+    assert.ok(nFull > 0, "vacuous: no take broke off");
+    const { left } = buffer;
+    const rest = values(buffer);
+    assert.equal(rest.length, left);
+    given.push(...rest);
+    assert.equal(new Set(given).size, given.length);
+    assert.ok(given.every((it) => (it >= 1n && it <= 150n) || (it > 1_000n && it <= 1_150n)));
+  });
+
   it("knows the first and the last number of a range", () => {
     const range = new NumberRange(7n, 3n, 4);
     assert.deepEqual([range.first, range.last, range.count], [7n, 16n, 4]);

@@ -1,18 +1,21 @@
 /** Tests of whole calls, against a stub of the service. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
+import http from "node:http";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, it } from "node:test";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
 
 import { Client, type ClientOptions } from "../src/client.js";
-import { DeadlinePassed, Empty, Refused, WouldBlock } from "../src/errors.js";
+import { monotonic } from "../src/clock.js";
+import { DeadlinePassed, Empty, OdometerError, WouldBlock } from "../src/errors.js";
 import type { Sequence } from "../src/sequence.js";
 import { VERSION } from "../src/service.js";
-import { type Deed, refusal, Stub, until } from "./stub.js";
+import { Stock } from "../src/stock.js";
+import { type Deed, gate, isPost, isRefused, once, refusal, Stub, until } from "./stub.js";
 
 let stub: Stub;
+let other: Stub | undefined;
 let outcomes: string[];
 let waits: number[];
 let clients: Client[];
@@ -25,20 +28,6 @@ function client(options: ClientOptions = {}): Client {
   return made;
 }
 
-/** Answers the first call that is wanted. */
-function once(deed: Deed, isWanted: (call: string) => boolean): (call: string) => Deed {
-  let isDone = false;
-  return (call) => {
-    const isNow = !isDone && isWanted(call);
-    isDone ||= isNow;
-    return isNow ? deed : "go on";
-  };
-}
-
-function isPost(call: string): boolean {
-  return call.startsWith("POST");
-}
-
 async function nexts(sequence: Sequence, count: number): Promise<bigint[]> {
   const numbers = [];
   for (let left = count; left > 0; left -= 1) {
@@ -49,10 +38,6 @@ async function nexts(sequence: Sequence, count: number): Promise<bigint[]> {
 
 function upTo(last: number): bigint[] {
   return Array.from({ length: last }, (_, at) => BigInt(at + 1));
-}
-
-function isRefused(code: string): (error: unknown) => boolean {
-  return (error) => error instanceof Refused && error.code === code;
 }
 
 beforeEach(async () => {
@@ -69,13 +54,17 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
+  mock.restoreAll();
   clients.forEach((it) => it.close());
   await stub.close();
+  await other?.close();
+  other = undefined;
 });
 
 describe("a client", () => {
   it("calls once for many numbers", async () => {
-    assert.deepEqual(await nexts(orders, 80), upTo(80));
+    // Few enough that no rate starts a prefetch.
+    assert.deepEqual(await nexts(orders, 60), upTo(60));
     assert.deepEqual(stub.calls, ["GET orders", "POST next?count=100&ids=false"]);
     const headers = stub.headers[1] ?? {};
     assert.match(String(headers["traceparent"]), /^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/);
@@ -126,6 +115,16 @@ describe("a client", () => {
     assert.deepEqual(stub.posts, ["POST blocks?size=25000", batch, batch, last]);
   });
 
+  it("measures each refill by itself", async () => {
+    const deliver = mock.method(Stock.prototype, "deliver");
+    stub.answer = (call) => (call.includes("blocks") ? refusal(403, "forbidden") : "go on");
+    await orders.warm(25_000);
+    const times = deliver.mock.calls.map(({ arguments: [, , asked, began] }) => [began, asked]);
+    assert.equal(times.length, 3);
+    const inOrder = [...times].flat().sort((one, other) => one - other);
+    assert.deepEqual(times.flat(), inOrder);
+  });
+
   it("takes batches while the database is away", async () => {
     const away = refusal(503, "store_unavailable");
     stub.answer = (call) => (call.includes("blocks") ? away : "go on");
@@ -139,6 +138,21 @@ describe("a client", () => {
     stub.answer = (call) => (call.includes("count=100") ? end : "go on");
     assert.equal(await orders.next(), 1n);
     assert.equal(stub.posts[1], "POST next?count=1&ids=false");
+  });
+
+  it("keeps an error that nobody foresaw, and tells all who wait", async () => {
+    const warned = new Promise<Error>((resolve) => process.once("warning", resolve));
+    mock.method(http, "request", () => {
+      throw new TypeError("a defect");
+    });
+    const isDefect = (error: unknown): boolean =>
+      error instanceof OdometerError && /a defect/.test(String(error.cause));
+    await assert.rejects(orders.next(), isDefect);
+    mock.restoreAll();
+    const isLast = (error: unknown): boolean => error instanceof Empty && isDefect(error.cause);
+    assert.throws(() => orders.take(), isLast);
+    assert.match((await warned).message, /a refill of orders failed: TypeError: a defect/);
+    assert.equal(await orders.next(), 1n);
   });
 
   it("loses the numbers of a lost reply and repeats none", async () => {
@@ -161,13 +175,12 @@ describe("a client", () => {
   });
 
   it("ends a wait at the deadline, and not the refill", async () => {
-    let open: (deed: Deed) => void = () => undefined;
-    const gate = new Promise<Deed>((resolve) => (open = resolve));
-    stub.answer = () => gate;
+    const { answer, open } = gate(() => true);
+    stub.answer = answer;
     const hurried = client({ deadline: 50 }).sequence("orders");
     await assert.rejects(hurried.next(), DeadlinePassed);
     await assert.rejects(hurried.warm(5), DeadlinePassed);
-    open("go on");
+    open();
     await until(() => hurried.left === 100);
     assert.deepEqual([await hurried.next(), stub.posts.length], [1n, 1]);
   });
@@ -181,14 +194,16 @@ describe("a client", () => {
   });
 
   it("calls another endpoint if one fails", async () => {
-    const dead = await Stub.start();
-    const { url } = dead;
-    await dead.close();
-    const both = client({ endpoints: [url, stub.url] });
-    for (let rounds = 0; rounds < 5; rounds += 1) {
-      assert.ok((await both.sequence("orders").next()) > 0n);
-      both.forget();
-    }
+    other = await Stub.start();
+    const { url } = other;
+    await other.close();
+    mock.method(Math, "random", () => 0);
+    const seen: string[] = [];
+    const refill = (_: string, endpoint: string): void => void seen.push(endpoint);
+    const both = client({ endpoints: [url, stub.url], hooks: { refill } });
+    mock.restoreAll();
+    assert.equal(await both.sequence("orders").next(), 1n);
+    assert.deepEqual([seen[0], seen.at(-1)], [url, stub.url]);
   });
 
   it("creates an unknown name by taking its first number", async () => {
@@ -211,13 +226,58 @@ describe("a client", () => {
     }
   });
 
-  it("says the period in each call", async () => {
-    stub.definition["period"] = "keyed";
-    const sequence = client().sequence("orders", { period: "a b" });
-    await sequence.next();
-    await sequence.range(3);
+  it("tries a call again if that can help", async () => {
+    stub.definition["order"] = "strict";
+    const strict = client().sequence("strict");
+    for (const status of [429, 502, 503, 504]) {
+      stub.answer = once(refusal(status, "any"), isPost);
+      assert.ok((await strict.next()) > 0n, `${status}`);
+    }
+    assert.equal(stub.posts.length, 8);
+    stub.answer = once(refusal(500, "internal"), isPost);
+    await assert.rejects(strict.next(), isRefused("internal"));
+    assert.equal(stub.posts.length, 9);
+  });
+
+  it("pauses longer before each try of a call", async () => {
+    const refusals = Array<Deed>(3).fill(refusal(503, "store_unavailable"));
+    stub.answer = () => refusals.shift() ?? "go on";
+    const orders = client().sequence("orders", { period: "a" });
+    mock.method(Math, "random", () => 0.999);
+    const began = monotonic();
+    assert.equal(await orders.next(), 1n);
+    // Up to 50, 100 and 200 ms.
+    assert.ok(monotonic() - began > 330);
+  });
+
+  it("ends a call at the deadline of its caller, and blames no replica for it", async () => {
+    other = await Stub.start();
+    stub.definition["order"] = "strict";
+    mock.method(Math, "random", () => 0);
+    const endpoints = [stub.url, other.url];
+    const one = client({ endpoints, deadline: 300, refillTimeout: 3_600_000 });
+    const strict = one.sequence("strict");
+    assert.equal(await strict.next(), 1n);
+    const { answer, open } = gate(isPost);
+    stub.answer = answer;
+    await assert.rejects(strict.next(), DeadlinePassed);
+    open();
+    assert.ok((await strict.next()) > 2n);
+    assert.deepEqual(other.calls, []);
+  });
+
+  it("says the period in each call, and keeps nothing for it", async () => {
+    const [one] = clients;
+    const first = one?.sequence("orders", { period: "a b" });
+    const again = one?.sequence("orders", { kind: "unbuffered", period: "a b" });
+    assert.notEqual(first, again);
+    assert.throws(() => first?.take(), WouldBlock);
+    await first?.next();
+    await again?.range(3);
+    await again?.warm(5);
     const range = "POST next?count=3&contiguous=true&ids=false&period=a%20b";
-    assert.deepEqual(stub.posts, ["POST next?period=a%20b", range]);
+    assert.deepEqual(stub.calls, ["POST next?period=a%20b", range]);
+    assert.throws(() => one?.sequence("a", { kind: "buffered", period: "b" }), TypeError);
   });
 
   it("needs the kind without the right look", async () => {
@@ -229,10 +289,84 @@ describe("a client", () => {
     assert.deepEqual(stub.posts, ["POST next?count=100", "POST next"]);
   });
 
+  it("hears the kind later, and no other one after that", async () => {
+    stub.answer = (call) => (call.startsWith("GET") ? refusal(403, "forbidden") : "go on");
+    const [one] = clients;
+    await assert.rejects(orders.next(), isRefused("forbidden"));
+    assert.equal(one?.sequence("orders", { kind: "unbuffered" }), orders);
+    assert.equal(await orders.next(), 1n);
+    assert.throws(() => one?.sequence("orders", { kind: "buffered" }), TypeError);
+    assert.deepEqual(stub.posts, ["POST next"]);
+  });
+
+  it("buffers no numbers of a period, whatever the program said", async () => {
+    const drops: [number, string][] = [];
+    const dropped = (count: number, cause: string): void => void drops.push([count, cause]);
+    stub.answer = (call) => (call.startsWith("GET") ? refusal(403, "forbidden") : "go on");
+    stub.period = "2026-01";
+    const daily = client({ hooks: { dropped } }).sequence("daily", { kind: "buffered" });
+    assert.deepEqual(await nexts(daily, 3), [1n, 101n, 102n]);
+    assert.throws(() => daily.take(), WouldBlock);
+    assert.deepEqual(stub.posts, ["POST next?count=100", "POST next", "POST next"]);
+    assert.deepEqual(drops, [[99, "late"]]);
+  });
+
+  it("takes a first number once", async () => {
+    const drops: [number, string][] = [];
+    const dropped = (count: number, cause: string): void => void drops.push([count, cause]);
+    const unknown = refusal(404, "sequence_not_found");
+    const refusals = [unknown, refusal(503, "store_unavailable"), unknown];
+    stub.answer = (call) => (call.startsWith("GET") && refusals.shift()) || "go on";
+    const one = client({ hooks: { dropped } }).sequence("orders");
+    await assert.rejects(one.next(), isRefused("sequence_not_found"));
+    assert.deepEqual([stub.posts.length, drops], [1, [[1, "late"]]]);
+  });
+
+  it("says what became of a first number if the definition cannot be read", async () => {
+    const drops: [number, string][] = [];
+    const dropped = (count: number, cause: string): void => void drops.push([count, cause]);
+    const refusals = [refusal(404, "sequence_not_found"), refusal(410, "sequence_retired")];
+    stub.answer = (call) => (call.startsWith("GET") && refusals.shift()) || "go on";
+    const one = client({ hooks: { dropped } }).sequence("orders");
+    await assert.rejects(one.next(), isRefused("sequence_retired"));
+    assert.deepEqual(drops, [[1, "late"]]);
+  });
+
+  it("gives no first number that is too old", async () => {
+    const drops: string[] = [];
+    const dropped = (_: number, cause: string): void => void drops.push(cause);
+    const away = { ...refusal(503, "store_unavailable"), headers: { "retry-after": "1" } };
+    const unknown = refusal(404, "sequence_not_found");
+    const refusals = [unknown, away];
+    stub.answer = (call) => (call.startsWith("GET") && refusals.shift()) || "go on";
+    const one = client({ hooks: { dropped }, maxAge: 900 });
+    assert.equal(await one.sequence("a").next(), 2n);
+    assert.deepEqual(drops, ["max_age"]);
+    // What fails before the first number does not make it older.
+    refusals.push(away, unknown);
+    stub.next = 1_001n;
+    assert.equal(await one.sequence("b").next(), 1_001n);
+    assert.deepEqual(drops, ["max_age"]);
+  });
+
+  it("reads the definition of the sequence that a template shares", async () => {
+    stub.answer = once(refusal(404, "sequence_not_found"), (call) => call === "GET eu:1");
+    assert.equal(await client().sequence("eu:1").next(), 1n);
+    assert.deepEqual(stub.calls.slice(0, 3), ["GET eu:1", "POST next?count=1", "GET orders"]);
+  });
+
+  it("takes large ranges as blocks", async () => {
+    const far = await orders.range(20_000);
+    assert.deepEqual([far.first, far.count], [1n, 20_000]);
+    assert.deepEqual(stub.posts, ["POST blocks?size=20000"]);
+  });
+
   it("gives the printed ids of the service", async () => {
     stub.definition["format"] = "#{value}";
     assert.deepEqual([await orders.nextId(), await orders.next()], ["#1", 2n]);
-    assert.deepEqual(stub.posts, ["POST next?count=100"]);
+    await orders.warm(10_200);
+    const more = ["POST next?count=10000", "POST next?count=102"];
+    assert.deepEqual(stub.posts, ["POST next?count=100", ...more]);
   });
 
   it("gives an unbroken range and loses nothing", async () => {
@@ -268,104 +402,34 @@ describe("a client", () => {
     assert.notEqual(one?.sequence("orders", { period: "x" }), orders);
   });
 
-  it("sends a token, and reads it again from its file", async () => {
-    const folder = mkdtempSync(join(tmpdir(), "odometer-"));
-    const file = join(folder, "token");
-    writeFileSync(file, "first\n");
-    const one = client({ tokenFile: file }).sequence("orders");
-    await one.warm(1);
-    writeFileSync(`${file}.new`, "second\n");
-    renameSync(`${file}.new`, file);
-    await one.range(200);
-    rmSync(folder, { recursive: true });
-    await one.range(200);
-    const sent = stub.headers.map((it) => it.authorization);
-    assert.deepEqual(sent, ["Bearer first", "Bearer first", "Bearer second", "Bearer second"]);
-  });
-
-  it("reads its options from the environment", async () => {
-    process.env["ODOMETER_URL"] = ` ${stub.url} ,`;
-    process.env["ODOMETER_TOKEN"] = "of the environment";
-    try {
-      const one = Client.fromEnvironment({ deadline: 20_000 });
-      clients.push(one);
-      assert.equal(await one.sequence("orders").next(), 1n);
-      assert.equal(stub.headers[0]?.authorization, "Bearer of the environment");
-    } finally {
-      delete process.env["ODOMETER_URL"];
-      delete process.env["ODOMETER_TOKEN"];
-    }
-  });
-
-  it("refuses wrong options", () => {
-    const wrong: ClientOptions[] = [
-      { endpoints: [] },
-      { endpoints: "a:8080" },
-      { endpoints: "http://a:0" },
-      { endpoints: "http://a/?b" },
-      { deadline: -1 },
-      { refillTimeout: Number.NaN },
-      { maxAge: -1 },
-      { initialSize: 0 },
-      { tokenFile: "/nowhere/token" },
-      { caFile: "/nowhere/ca.pem" },
-    ];
-    for (const options of wrong) {
-      assert.throws(() => new Client(options), `${JSON.stringify(options)}`);
-    }
-  });
-
-  it("refuses replies that are no numbers", async () => {
-    const range = { first: "1", last: "3", count: 3, step: 1 };
-    const changes = [{ last: "4" }, { first: "x" }, { count: 0 }, { step: 0 }, { last: "1e9" }];
-    for (const change of changes) {
-      const body = { period: null, ranges: [{ ...range, ...change }] };
-      stub.answer = once({ status: 200, body }, isPost);
-      await assert.rejects(orders.next(), { code: "invalid_reply" }, JSON.stringify(change));
-    }
-    stub.answer = once({ status: 200, body: { period: null, ranges: [range] } }, isPost);
-    assert.equal(await orders.next(), 1n);
-  });
-
   it("has the version of its package", () => {
-    const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+    const text = readFileSync(join(__dirname, "../../package.json"), "utf8");
     assert.equal((JSON.parse(text) as { version: string }).version, VERSION);
   });
 });
 
-describe("hooks", () => {
-  it("harm nothing if they fail", async () => {
-    const warnings: string[] = [];
-    const note = (warning: Error): void => void warnings.push(warning.message);
-    process.on("warning", note);
-    const fail = (): never => {
-      throw new Error("a defect of the program");
-    };
-    const hooks = { refill: fail, waited: fail, dropped: fail, span: fail };
-    const one = client({ hooks });
-    assert.equal(await one.sequence("orders").next(), 1n);
-    one.forget();
-    await until(() => warnings.length === 4);
-    process.off("warning", note);
-    assert.ok(warnings.every((it) => it.includes("a defect of the program")));
-    assert.match(String(stub.headers[1]?.["traceparent"]), /^00-/);
+describe("a close", () => {
+  it("ends the wait of all callers, and starts nothing", async () => {
+    const [one] = clients;
+    const { answer, open } = gate(isPost);
+    stub.answer = answer;
+    const callers = [orders.next(), orders.warm(5)];
+    const ended = Promise.allSettled(callers);
+    await until(() => stub.posts.length === 1);
+    one?.close();
+    for (const end of await ended) {
+      assert.equal(end.status === "rejected" && /was closed/.test(String(end.reason)), true);
+    }
+    open();
+    await until(() => outcomes.length === 1);
+    assert.deepEqual([orders.left, stub.posts.length], [0, 1]);
+    await until(() => stub.nOpen === 0);
   });
 
-  it("have a span around each refill", async () => {
-    const seen: string[] = [];
-    const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    const span = (sequence: string) => {
-      seen.push(`begin ${sequence}`);
-      return {
-        traceparent,
-        end: (error?: unknown) => void seen.push(error === undefined ? "end" : "failed"),
-      };
-    };
-    stub.answer = once(refusal(500, "internal"), isPost);
-    const one = client({ hooks: { span } }).sequence("orders");
-    await assert.rejects(one.next(), isRefused("internal"));
-    await one.next();
-    assert.deepEqual(seen, ["begin orders", "failed", "begin orders", "end"]);
-    assert.equal(stub.headers.at(-1)?.["traceparent"], traceparent);
+  it("closes the connections that no call uses", async () => {
+    await orders.warm(5);
+    assert.equal(stub.nOpen, 1);
+    clients.forEach((it) => it.close());
+    await until(() => stub.nOpen === 0);
   });
 });

@@ -1,9 +1,11 @@
 /** Tests of alarms. */
 
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, it, mock } from "node:test";
 
+import { Client } from "../src/client.js";
 import { Alarm, monotonic, oneRound, sleep } from "../src/clock.js";
+import { Stub } from "./stub.js";
 
 /** Keeps the event loop from going round. */
 function block(ms: number): void {
@@ -55,5 +57,44 @@ describe("a round of the event loop", () => {
     block(5);
     await oneRound();
     assert.equal(fired, true);
+  });
+});
+
+describe("the timers of a client", () => {
+  /** Takes a number, and says at the deadline that none came. */
+  async function check(): Promise<void> {
+    const stub = await Stub.start();
+    const client = new Client({ endpoints: stub.url, deadline: 20_000 });
+    assert.equal(await client.sequence("orders").next(), 1n);
+    const never = new Promise<"go on">(() => undefined);
+    stub.answer = () => never;
+    const hurried = new Client({ endpoints: stub.url, deadline: 50 });
+    await assert.rejects(hurried.sequence("orders").next(), { code: "deadline" });
+    hurried.close();
+    client.close();
+    await stub.close();
+  }
+
+  it("are not the false ones of a program's tests", async () => {
+    mock.timers.enable({ apis: ["setTimeout", "setImmediate"] });
+    try {
+      await check();
+    } finally {
+      mock.timers.reset();
+    }
+  });
+
+  it("do not need those of Node in the global object", async () => {
+    const { setTimeout: global, setImmediate: globalImmediate } = globalThis;
+    // As in a window of a browser.
+    globalThis.setTimeout = ((...call: Parameters<typeof global>) =>
+      Number(global(...call))) as unknown as typeof global;
+    globalThis.setImmediate = undefined as unknown as typeof globalImmediate;
+    try {
+      await check();
+    } finally {
+      globalThis.setTimeout = global;
+      globalThis.setImmediate = globalImmediate;
+    }
   });
 });

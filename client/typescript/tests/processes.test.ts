@@ -2,17 +2,18 @@
 
 import assert from "node:assert/strict";
 import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
-import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 
 import { Client } from "../src/client.js";
-import { Stub } from "./stub.js";
+import { gate, isPost, Stub, until } from "./stub.js";
 
 /** How many numbers each thread and process takes. All of them have more in memory. */
 const N_EACH = 20;
-const TAKER = new URL("./taker.js", import.meta.url);
-const CLUSTER = new URL("./cluster.js", import.meta.url);
+const TAKER = join(__dirname, "taker.js");
+const CLUSTER = join(__dirname, "cluster.js");
 
 let stub: Stub;
 
@@ -31,20 +32,24 @@ async function own(): Promise<string[]> {
   return numbers;
 }
 
-function ofThread(): Promise<string[]> {
-  const worker = new Worker(TAKER, { workerData: stub.url });
-  return new Promise((resolve, reject) => {
-    worker.once("message", resolve);
-    worker.once("error", reject);
+/** Returns the next message of a thread or process. Fails if it ends without one. */
+async function messageOf(source: Worker | ChildProcess): Promise<string[]> {
+  const events: NodeJS.EventEmitter = source;
+  // All messages come before this.
+  const end = source instanceof Worker ? "exit" : "disconnect";
+  const ended = once(events, end).then(() => {
+    throw new Error("it ended, and sent nothing");
   });
+  const [message] = (await Promise.race([once(events, "message"), ended])) as [string[]];
+  return message;
 }
 
-function ofProcess(module: URL): Promise<string[]> {
-  const child = fork(fileURLToPath(module), [stub.url]);
-  return new Promise((resolve, reject) => {
-    child.once("message", (numbers) => resolve(numbers as string[]));
-    child.once("error", reject);
-  });
+function ofThread(): Promise<string[]> {
+  return messageOf(new Worker(TAKER, { workerData: stub.url }));
+}
+
+function ofProcess(module: string): Promise<string[]> {
+  return messageOf(fork(module, [stub.url]));
 }
 
 /** Returns how many numbers came more than once. */
@@ -90,27 +95,24 @@ describe("threads and processes", () => {
 });
 
 describe("a process", () => {
-  /** Ends a process that waits for nothing but its refill. Returns its exit code. */
-  function ended(child: ChildProcess): Promise<number | null> {
-    return new Promise((resolve) => child.once("exit", resolve));
-  }
-
   it("ends although a refill is under way", async () => {
-    const never = new Promise<"go on">(() => undefined);
-    stub.answer = (call) => (call.startsWith("POST") ? never : "go on");
-    const child = fork(fileURLToPath(TAKER), [stub.url, "take"]);
-    const began = performance.now();
-    assert.equal(await ended(child), 0);
-    assert.ok(performance.now() - began < 6_000, "it waited for its refill");
+    const { answer } = gate(isPost);
+    stub.answer = answer;
+    const child = fork(TAKER, [stub.url, "end"]);
+    const exit = once(child, "exit");
+    await until(() => stub.posts.length === 1);
+    child.send("the refill is under way");
+    // No reply ever comes, and no time of the client ends.
+    assert.deepEqual(await exit, [0, null]);
     assert.deepEqual(stub.calls, ["GET orders", "POST next?count=100&ids=false"]);
   });
 
   it("does not end while a caller waits", async () => {
-    let open: () => void = () => undefined;
-    const gate = new Promise<"go on">((resolve) => (open = () => resolve("go on")));
-    stub.answer = () => gate;
-    const numbers = ofProcess(TAKER);
-    setTimeout(open, 500);
-    assert.equal((await numbers).length, N_EACH);
+    const { answer, open } = gate(() => true);
+    stub.answer = answer;
+    const child = fork(TAKER, [stub.url, "stay"]);
+    assert.deepEqual(await messageOf(child), ["it stays"]);
+    open();
+    assert.equal((await messageOf(child)).length, N_EACH);
   });
 });

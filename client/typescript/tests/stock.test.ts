@@ -4,11 +4,13 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
 
 import { type Item, NumberRange, Run } from "../src/buffer.js";
+import { type Definition, UNBUFFERED } from "../src/definition.js";
 import { OdometerError, Refused, Unreachable } from "../src/errors.js";
 import { SafeHooks } from "../src/hooks.js";
-import { Flight, Stock } from "../src/stock.js";
+import { type Flight, Stock } from "../src/stock.js";
 import { Waiter } from "../src/waiter.js";
 
+const BUFFERED: Definition = { isBuffered: true, printsValues: true };
 const LOST = new Unreachable("no reply", "http://a", false);
 const GONE = new Refused({
   status: 410,
@@ -41,7 +43,7 @@ describe("a stock", () => {
     flights = [];
     const hooks = new SafeHooks({ dropped: (count, cause) => drops.push([count, cause]) });
     const made = new Stock(hooks, { initialSize: 100, maxAge }, () => now);
-    made.definition = { isBuffered: true, printsValues: true };
+    made.definition = BUFFERED;
     made.launch = (flight) => flights.push(flight);
     return made;
   }
@@ -104,6 +106,13 @@ describe("a stock", () => {
     assert.equal(flights.length, 2);
   });
 
+  it("asks for as many numbers as callers wait for", async () => {
+    const waiters = Array.from({ length: 150 }, wait);
+    assert.equal(stock.wanted(flight()), 150);
+    stock.deliver(flight(), [run(1, 150)], now, now);
+    assert.deepEqual(await waiters.at(-1)?.settled, item(150));
+  });
+
   it("serves waiters in order", async () => {
     const waiters = [wait(), wait(), wait()];
     stock.deliver(flight(), [run(1, 2)], now, now);
@@ -111,6 +120,18 @@ describe("a stock", () => {
     stock.deliver(flight(), [run(3, 9)], now, now);
     const found = await Promise.all(waiters.map((waiter) => waiter.settled));
     assert.deepEqual(found, [item(1), item(2), item(3), item(4)]);
+  });
+
+  it("keeps callers in line if an exception breaks off their number", () => {
+    const waiter = wait();
+    const ids = new Proxy(["a"], {
+      get(): never {
+        throw new RangeError("the stack is full");
+      },
+    });
+    const broken = new Run(new NumberRange(1n, 1n, 1), ids);
+    assert.throws(() => stock.deliver(flight(), [broken], now, now), RangeError);
+    assert.equal(stock.withdraw(waiter), true);
   });
 
   it("loses no number and no refill if a caller gives up", async () => {
@@ -129,12 +150,19 @@ describe("a stock", () => {
       assert.equal(stock.failed(failed, failure, true), undefined);
       stock.take();
       assert.notEqual(flight(), failed);
+      assert.equal(stock.lastError, failure);
     }
-    // However a refill ends: its flight ends with it.
-    const ended = flight();
-    stock.end(ended, new TypeError("a defect"));
+  });
+
+  it("has no refill in flight if none could be started", () => {
+    const { launch } = stock;
+    stock.launch = () => {
+      throw new RangeError("the stack is full");
+    };
+    assert.throws(() => stock.take(), RangeError);
+    stock.launch = launch;
     stock.take();
-    assert.notEqual(flight(), ended);
+    assert.equal(flights.length, 1);
   });
 
   it("would start no refill if a flight had no end", () => {
@@ -169,7 +197,7 @@ describe("a stock", () => {
     );
   });
 
-  it("lets nobody wait for a pause who asks again after a refusal", async () => {
+  it("lets no caller who asks again after a refusal wait for a pause", async () => {
     stock.take();
     stock.failed(flight(), GONE, true);
     const waiter = wait();
@@ -189,17 +217,39 @@ describe("a stock", () => {
     assert.equal(stock.firstPause(flight()), 0);
   });
 
-  it("drops what was on its way when it forgets", async () => {
+  it("drops what was on its way, and says why", async () => {
     const waiter = wait();
     const old = flight();
-    stock.forget("forget");
+    stock.dropAll("forget");
     stock.deliver(old, [run(1, 100)], now, now);
     assert.equal(await isSettled(waiter), false);
     assert.deepEqual(drops, [[100, "forget"]]);
     deliver(101, 100);
     assert.deepEqual(await waiter.settled, item(101));
-    stock.forget("forget");
+    stock.dropAll("forget");
     assert.deepEqual(drops.at(-1), [99, "forget"]);
+    stock.take();
+    const closed = flight();
+    stock.dropAll("close");
+    stock.deliver(closed, [run(201, 7)], now, now);
+    assert.deepEqual(drops.at(-1), [7, "close"]);
+  });
+
+  it("starts no refill when it drops all, unless somebody waits", () => {
+    stock.take();
+    stock.dropAll("forget");
+    assert.equal(flights.length, 1);
+    wait();
+    stock.dropAll("forget");
+    assert.equal(flights.length, 3);
+  });
+
+  it("fails all who wait if it is told to", async () => {
+    const waiters = [wait(), wait()];
+    const settled = Promise.allSettled(waiters.map((waiter) => waiter.settled));
+    stock.dropAll("close", GONE);
+    assert.ok((await settled).every((it) => it.status === "rejected" && it.reason === GONE));
+    assert.equal(flights.length, 1);
   });
 
   it("drops old numbers", () => {
@@ -228,12 +278,39 @@ describe("a stock", () => {
   it("keeps no number of a sequence that turns out to be unbuffered", async () => {
     stock.definition = undefined;
     const [first, second] = [wait(), wait()];
-    const unbuffered = { isBuffered: false, printsValues: true };
-    stock.learned(flight(), unbuffered, [run(1, 1)]);
+    stock.learned(flight(), UNBUFFERED, [run(1, 1)], now);
     assert.deepEqual([await first.settled, await second.settled], [item(1), undefined]);
     stock.definition = undefined;
     stock.take();
-    stock.learned(flight(), unbuffered, [run(2, 1)]);
+    stock.learned(flight(), UNBUFFERED, [run(2, 1)], now);
     assert.deepEqual([stock.left, drops], [0, [[1, "late"]]]);
+  });
+
+  it("lets callers go on if a forgotten refill learns that it is unbuffered", async () => {
+    stock.definition = undefined;
+    const waiter = wait();
+    const warming = new Waiter(5);
+    stock.warm(warming);
+    const old = flight();
+    stock.dropAll("forget");
+    assert.notEqual(flight(), old);
+    // The new flight waits after a failure.
+    stock.failed(flight(), LOST, true);
+    stock.learned(old, UNBUFFERED, [run(1, 1)], now);
+    assert.equal(await isSettled(waiter), true);
+    assert.deepEqual([await waiter.settled, await warming.settled], [undefined, undefined]);
+    assert.deepEqual(drops, [[1, "forget"]]);
+    assert.equal(stock.wanted(flight()), undefined);
+  });
+
+  it("counts the age of a first number from its call", () => {
+    stock = newStock(10_000);
+    stock.definition = undefined;
+    stock.take();
+    stock.learned(flight(), BUFFERED, [run(1, 1)], now - 9_000);
+    assert.equal(stock.left, 1);
+    now += 2_000;
+    assert.equal(stock.left, 0);
+    assert.deepEqual(drops, [[1, "max_age"]]);
   });
 });

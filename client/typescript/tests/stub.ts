@@ -1,7 +1,9 @@
 /** A stub of the service, which answers as a test says. */
 
 import * as http from "node:http";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
+
+import { Refused } from "../src/errors.js";
 
 const DEFINITION = { kind: "block", order: "relaxed", period: "none", format: "{value}" };
 
@@ -18,6 +20,9 @@ export type Deed = StubReply | "lose" | "go on";
 export class Stub {
   next = 1n;
   step = 1n;
+  period: string | null = null;
+  nConnections = 0;
+  nOpen = 0;
   definition: Record<string, unknown> = { ...DEFINITION };
   calls: string[] = [];
   headers: http.IncomingHttpHeaders[] = [];
@@ -27,13 +32,19 @@ export class Stub {
 
   private constructor(server: http.Server) {
     this.#server = server;
+    server.on("connection", (socket: Socket) => {
+      this.nConnections += 1;
+      this.nOpen += 1;
+      socket.once("close", () => (this.nOpen -= 1));
+    });
     server.on("request", (request: http.IncomingMessage, response: http.ServerResponse) => {
       void this.#serve(request, response);
     });
   }
 
   static async start(): Promise<Stub> {
-    const server = http.createServer();
+    // As the service: it closes connections that were idle for so long.
+    const server = http.createServer({ keepAliveTimeout: 75_000 });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     return new Stub(server);
   }
@@ -85,7 +96,7 @@ export class Stub {
     const first = this.take(count);
     const last = first + BigInt(count - 1) * this.step;
     const range = { first: `${first}`, last: `${last}`, count, step: Number(this.step) };
-    const whole = { sequence: "orders", period: null };
+    const whole = { sequence: "orders", period: this.period };
     if (query.has("size")) {
       return { status: 200, body: { ...whole, ...range } };
     }
@@ -101,6 +112,34 @@ export class Stub {
 /** Returns a reply that refuses a call. */
 export function refusal(status: number, code: string, more: object = {}): StubReply {
   return { status, body: { status, code, detail: "The stub said so.", ...more } };
+}
+
+/** Answers the first call that is wanted. */
+export function once(deed: Deed, isWanted: (call: string) => boolean): (call: string) => Deed {
+  let isDone = false;
+  return (call) => {
+    const isNow = !isDone && isWanted(call);
+    isDone ||= isNow;
+    return isNow ? deed : "go on";
+  };
+}
+
+/** Holds the calls that are wanted until `open` is called. Then they go on. */
+export function gate(isWanted: (call: string) => boolean): {
+  answer: (call: string) => Deed | Promise<Deed>;
+  open: () => void;
+} {
+  let open: () => void = () => undefined;
+  const opened = new Promise<Deed>((resolve) => (open = () => resolve("go on")));
+  return { answer: (call) => (isWanted(call) ? opened : "go on"), open: () => open() };
+}
+
+export function isPost(call: string): boolean {
+  return call.startsWith("POST");
+}
+
+export function isRefused(code: string): (error: unknown) => boolean {
+  return (error) => error instanceof Refused && error.code === code;
 }
 
 /** Waits until something is true. */

@@ -1,13 +1,17 @@
 /** Tests of calls over connections of which the tests say every byte. */
 
 import assert from "node:assert/strict";
+import dns from "node:dns";
+import { once } from "node:events";
 import * as http from "node:http";
 import * as net from "node:net";
-import { describe, it } from "node:test";
+import { after, before, describe, it, mock } from "node:test";
+import { Worker } from "node:worker_threads";
 
-import { monotonic } from "../src/clock.js";
-import { InvalidReply, Unreachable } from "../src/errors.js";
+import { monotonic, sleep } from "../src/clock.js";
+import { Hurried, InvalidReply, Unreachable } from "../src/errors.js";
 import { type Reply, Transport } from "../src/transport.js";
+import { closing, withServer } from "./server.js";
 
 const BODY = '{"count":1}';
 const WHOLE =
@@ -17,39 +21,21 @@ const CHUNKED =
   `HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${BODY.length.toString(16)}\r\n` +
   `${BODY}\r\n0\r\n\r\n`;
 
-/** A server that answers each connection as a test says. */
-async function withServer<T>(
-  serve: (socket: net.Socket) => void,
-  use: (url: string) => Promise<T>,
-): Promise<T> {
-  const sockets = new Set<net.Socket>();
-  const server = net.createServer((socket) => {
-    sockets.add(socket);
-    socket.on("error", () => undefined);
-    serve(socket);
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  try {
-    return await use(`http://127.0.0.1:${(server.address() as net.AddressInfo).port}`);
-  } finally {
-    sockets.forEach((socket) => socket.destroy());
-    server.close();
-  }
-}
-
-function call(transport: Transport, endpoint: string, timeoutMs = 5_000): Promise<Reply> {
-  const manner = { headers: {}, timeoutMs, keepsAlive: true };
+function call(
+  transport: Transport,
+  endpoint: string,
+  timeoutMs = 5_000,
+  patientMs = 0,
+): Promise<Reply> {
+  const manner = { headers: {}, timeoutMs, patientMs, keepsAlive: true };
   return transport.call({ endpoint, method: "POST", path: "/next", ...manner });
 }
 
 /** Makes a call, to which a server sends this before it closes the connection. */
 async function called(reply: string): Promise<Reply> {
   const transport = new Transport();
-  const answer = (socket: net.Socket): void => {
-    socket.once("data", () => socket.end(reply));
-  };
   try {
-    return await withServer(answer, (url) => call(transport, url));
+    return await withServer(closing(reply), (url) => call(transport, url));
   } finally {
     transport.closeIdle();
   }
@@ -72,14 +58,15 @@ describe("a reply", () => {
     }
   });
 
-  it("is none if only the end of the connection ends it", async () => {
-    await assert.rejects(called(`HTTP/1.1 200 OK\r\n\r\n${BODY}`), isCut);
+  it("may be cut if only the end of the connection ends it", async () => {
+    const { body, isWhole } = await called(`HTTP/1.1 200 OK\r\n\r\n${BODY}`);
+    assert.deepEqual([body, isWhole], [BODY, false]);
   });
 
   it("is read if it is whole", async () => {
     for (const whole of [WHOLE, CHUNKED]) {
-      const { status, body, isLast } = await called(whole);
-      assert.deepEqual([status, body, isLast], [200, BODY, false]);
+      const { status, body, isWhole, isLast } = await called(whole);
+      assert.deepEqual([status, body, isWhole, isLast], [200, BODY, true, false]);
     }
   });
 
@@ -193,6 +180,57 @@ describe("a call", () => {
     });
   });
 
+  it("says nothing about a replica that had too little time", async () => {
+    const transport = new Transport();
+    const isHurried = async (url: string, patientMs: number): Promise<boolean> => {
+      const error = await call(transport, url, 100, patientMs).catch((it: unknown) => it);
+      assert.ok(error instanceof Unreachable && error.timedOut);
+      return error instanceof Hurried;
+    };
+    const silent = (): void => undefined;
+    await withServer(silent, async (url) => {
+      assert.equal(await isHurried(url, 60_000), true);
+      assert.equal(await isHurried(url, 0), false);
+    });
+  });
+
+  it("says nothing about a replica if others have all connections", async () => {
+    const transport = new Transport();
+    let nConnections = 0;
+    const silent = (): void => void (nConnections += 1);
+    await withServer(silent, async (url) => {
+      const others = Array.from({ length: 64 }, () => call(transport, url, 60_000));
+      others.forEach((it) => it.catch(() => undefined));
+      const deadline = monotonic() + 20_000;
+      while (nConnections < 64 && monotonic() < deadline) {
+        await sleep(1, true);
+      }
+      const queued = /no reply within 0\.1 s: 64 other calls were under way/;
+      const isHurried = (error: unknown): boolean =>
+        error instanceof Hurried && queued.test(error.message);
+      await assert.rejects(call(transport, url, 100), isHurried);
+      assert.equal(nConnections, 64);
+    });
+  });
+
+  it("ends nothing but itself if it cannot be bounded", async () => {
+    const transport = new Transport();
+    const server = net.createServer((socket) => socket.destroy());
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as net.AddressInfo;
+    const wrong = Symbol("no time") as unknown as number;
+    await assert.rejects(call(transport, `http://127.0.0.1:${port}`, wrong), TypeError);
+    // The error of its connection comes now. It would end this process if nobody listened.
+    await once(server, "connection");
+    await sleep(50, true);
+    server.close();
+  });
+
+  it("looks no name up for an address of IPv6", async () => {
+    const failed = call(new Transport(), "http://[::1]:1");
+    await assert.rejects(failed, /no reply: connect E[A-Z]+ ::1:1/);
+  });
+
   it("goes to the path of its endpoint", async () => {
     const paths: (string | undefined)[] = [];
     const server = http.createServer((request, response) => {
@@ -207,5 +245,83 @@ describe("a call", () => {
     transport.closeIdle();
     server.close();
     assert.deepEqual(paths, ["POST /behind/next 0", "POST /next 0"]);
+  });
+});
+
+describe("a connect", () => {
+  // Addresses whose server accepts no connection. A connect to one of them never ends.
+  const dead = ["127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"];
+  const opened: net.Socket[] = [];
+  let server: http.Server;
+  let port: number;
+  let worker: Worker;
+
+  /** Lets as many connections wait at an address as it has places for. */
+  async function fill(host: string): Promise<void> {
+    const places = [1, 2, 3, 4].map(() => net.connect({ host, port }));
+    opened.push(...places);
+    let nConnected = 0;
+    await new Promise<void>((resolve) => {
+      for (const socket of places) {
+        socket.on("error", () => undefined);
+        socket.once("connect", () => {
+          nConnected += 1;
+          if (nConnected === 2) {
+            resolve();
+          }
+        });
+      }
+    });
+  }
+
+  before(async () => {
+    server = http.createServer((_, response) => response.end(BODY));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    ({ port } = server.address() as net.AddressInfo);
+    // Its thread stands still once it listens, so it accepts nothing.
+    const code = `
+      const { createServer } = require("node:net");
+      const { parentPort, workerData: { dead, port } } = require("node:worker_threads");
+      let left = dead.length;
+      for (const host of dead) {
+        createServer().listen({ host, port, backlog: 1 }, () => {
+          left -= 1;
+          if (left === 0) {
+            parentPort.postMessage("they listen");
+            Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+          }
+        });
+      }`;
+    worker = new Worker(code, { eval: true, workerData: { dead, port } });
+    await new Promise((resolve) => worker.once("message", resolve));
+    await Promise.all(dead.map(fill));
+  });
+
+  after(async () => {
+    opened.forEach((socket) => socket.destroy());
+    server.close();
+    server.closeAllConnections();
+    await worker.terminate();
+  });
+
+  it("ends after a second if the host has one address", async () => {
+    const late = { timedOut: true, message: /no reply within 1\.0 s/ };
+    await assert.rejects(call(new Transport(), `http://${dead[0]}:${port}`, 20_000), late);
+  });
+
+  it("has a second for each address of the host", async () => {
+    const all = [...dead, "127.0.0.1"].map((address) => ({ address, family: 4 }));
+    const lookup = (_: string, __: object, found: (error: null, all: object[]) => void): void => {
+      setImmediate(() => found(null, all));
+    };
+    mock.method(dns, "lookup", lookup as unknown as typeof dns.lookup);
+    try {
+      const transport = new Transport();
+      const { body } = await call(transport, `http://odometer.test:${port}`, 20_000);
+      assert.equal(body, BODY);
+      transport.closeIdle();
+    } finally {
+      mock.restoreAll();
+    }
   });
 });
