@@ -18,8 +18,11 @@ use crate::support::{Backend, Program, TestDatabase, directory, keeper, npm, run
 const LIMIT: &str = "120";
 /// The folder of these tests, relative to `tests/`.
 const FOLDER: &str = "clients/typescript";
-/// The programs of the empty project, and the options of their compiler.
-const FILES_OF_PROJECT: [&str; 3] = ["use.mts", "use.cts", "tsconfig.json"];
+/// The options by which a compiler makes the programs of the empty project, and by which it checks
+/// types for a bundler with an old library.
+const COMPILERS: [&str; 2] = ["tsconfig.json", "tsconfig.bundler.json"];
+/// The programs of the empty project.
+const PROGRAMS: [&str; 3] = ["use.mts", "use.cts", "types.ts"];
 const SEQUENCE: &str = "orders";
 
 /// Returns the folder with the library as it is published, with its driver and its tests. A run
@@ -69,7 +72,7 @@ fn the_package_works_in_an_empty_project() {
         let project = directory("npm");
         let place = project.path();
         let source = settings::repository().join("tests").join(FOLDER);
-        for file in FILES_OF_PROJECT {
+        for file in PROGRAMS.into_iter().chain(COMPILERS) {
             let copied = std::fs::copy(source.join("empty").join(file), place.join(file));
             copied.expect("our directory");
         }
@@ -83,7 +86,11 @@ fn the_package_works_in_an_empty_project() {
             .current_dir(place);
         npm::succeed(&mut install);
         let compiler = library().join("node_modules/.bin/tsc");
-        npm::succeed(limited("node").arg(compiler).current_dir(place));
+        for options in COMPILERS {
+            let mut compile = limited("node");
+            compile.arg(&compiler).args(["-p", options]);
+            npm::succeed(compile.current_dir(place));
+        }
 
         let database = TestDatabase::prepared(Backend::Sqlite).await;
         let options = Program::options().database(&database.url);

@@ -1,6 +1,8 @@
 /** Takes numbers in an empty project, by `import`, and prints them. */
 
-import { Client, type Hooks, NumberRange, OdometerError } from "odometer-client";
+import { Client, Empty, type Hooks, NumberRange, OdometerError } from "odometer-client";
+
+import odometer = require("odometer-client");
 
 declare const process: { readonly argv: readonly string[] };
 declare const console: { log(text: string): void };
@@ -11,7 +13,12 @@ const client = new Client({ endpoints: process.argv[2], hooks });
 const orders = client.sequence("orders");
 await orders.warm(10);
 const numbers: bigint[] = [orders.take(), await orders.next(), BigInt(orders.takeId())];
-const range: NumberRange = await orders.range(3);
+// A part of the program may use `require`. It has the same classes, and they are one type.
+const same: odometer.Sequence = orders;
+if (odometer.Empty !== Empty) {
+  throw new TypeError("`import` and `require` give two copies");
+}
+const range: NumberRange = await same.range(3);
 numbers.push(...range);
 const empty = client.sequence("empty");
 try {
