@@ -1,4 +1,4 @@
-/** Drizzle: a default of the column. */
+/** Drizzle: a default of the column, and ids for many rows. */
 
 import { drizzle } from "drizzle-orm/node-postgres";
 import { bigint, pgTable, text } from "drizzle-orm/pg-core";
@@ -24,7 +24,11 @@ export async function insert(
   const rows = await Promise.all(
     notes(nAtOnce).map((row) => db.insert(table).values(row).returning({ id: table.id })),
   );
-  const together = await db.insert(table).values(notes(nTogether)).returning({ id: table.id });
+  const many: { id?: bigint; note: string }[] = notes(nTogether).map((row) => ({ ...row }));
+  for (const row of many) {
+    row.id ??= await orders.next();
+  }
+  const together = await db.insert(table).values(many).returning({ id: table.id });
   await pool.end();
   return [...rows.flat(), ...together].map((row) => row.id);
 }

@@ -1,4 +1,4 @@
-/** Sequelize: a default for each row, and a hook that waits. */
+/** Sequelize: a default for each row, and hooks that wait for one row and for many. */
 
 import type { Sequence } from "odometer-client";
 import { DataTypes, Model, Sequelize } from "sequelize";
@@ -27,6 +27,11 @@ export async function insert(
   Invoice.beforeValidate(async (invoice) => {
     invoice.id ??= await orders.next();
   });
+  Invoice.beforeBulkCreate(async (invoices) => {
+    for (const invoice of invoices) {
+      invoice.id ??= await orders.next();
+    }
+  });
   await sequelize.sync();
 
   const notes = (count: number): { note: string }[] => Array(count).fill({ note: "a row" });
@@ -34,7 +39,7 @@ export async function insert(
     ...notes(nAtOnce).map((row) => Order.create(row)),
     ...notes(nAtOnce).map((row) => Invoice.create(row)),
   ]);
-  const together = await Order.bulkCreate(notes(nTogether));
+  const together = await Invoice.bulkCreate(notes(nTogether));
   await sequelize.close();
   return [...rows, ...together].map((row) => String(row.id));
 }
