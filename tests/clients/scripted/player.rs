@@ -92,9 +92,10 @@ impl Played {
     async fn play(&mut self, case: &Case, language: Language) -> Result<(), String> {
         let lacks_hook = case.driver.contains_key("without_fork_hook") && !language.can_fork();
         for (index, step) in case.steps.iter().enumerate() {
-            let fork = step.task.as_ref().filter(|task| task.starts_with("fork "));
-            if let Some(task) = fork.filter(|_| lacks_hook) {
-                // There is no hook to take out, so the case has no more to show.
+            let task = step.task.as_ref().or(step.send.as_ref());
+            let is_out = |task: &str| lacks_hook && task.starts_with("fork ");
+            if let Some(task) = task.filter(|task| is_out(task) || !language.supports(task)) {
+                // A library without such calls, or without a hook to take out, has no more to show.
                 let answer = self.driver.ask(task).await?;
                 return match answer.as_str() {
                     "unsupported" => Ok(()),
