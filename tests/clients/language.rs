@@ -1,27 +1,42 @@
 //! The languages that have a client library, and how the driver of each is started.
 
-use std::process::Command;
+use std::{path::PathBuf, process::Command};
 
+use super::typescript;
 use crate::support::settings;
 
 /// A language with a client library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Language {
     Python,
+    TypeScript,
 }
 
 impl Language {
     /// Returns the command that starts the driver. The options follow as its last argument.
     pub(super) fn command(self) -> Command {
+        let home = self.home();
         match self {
             Self::Python => {
                 let mut command = Command::new("python3");
-                let folder = settings::repository().join(self.folder());
                 command
-                    .arg(folder.join("driver.py"))
+                    .arg(home.join("driver.py"))
                     .env("PYTHONDONTWRITEBYTECODE", "1");
                 command
             }
+            Self::TypeScript => {
+                let mut command = Command::new("node");
+                command.arg(home.join("built/driver.js"));
+                command
+            }
+        }
+    }
+
+    /// Returns the folder in which the library can be used. What must be built is built.
+    pub(super) fn home(self) -> PathBuf {
+        match self {
+            Self::Python => settings::repository().join(self.folder()),
+            Self::TypeScript => typescript::library().to_path_buf(),
         }
     }
 
@@ -29,13 +44,17 @@ impl Language {
     pub(super) fn folder(self) -> &'static str {
         match self {
             Self::Python => "client/python",
+            Self::TypeScript => "client/typescript",
         }
     }
 
-    /// Returns the command that runs the tests in the language itself. It runs in the folder.
+    /// Returns the command that runs the tests in the language itself. It runs in
+    /// [`Self::home`].
     pub(super) fn tests(self) -> &'static [&'static str] {
         match self {
             Self::Python => &["python3", "-m", "unittest"],
+            // The scripts before the tests would build again what drivers are using.
+            Self::TypeScript => &["npm", "test", "--ignore-scripts"],
         }
     }
 
@@ -46,13 +65,18 @@ impl Language {
                 ("pyproject.toml", "version = "),
                 ("odometer_client/service.py", "VERSION = "),
             ],
+            Self::TypeScript => &[
+                ("package.json", "  \"version\": "),
+                ("package-lock.json", "  \"version\": "),
+                ("src/service.ts", "export const VERSION = "),
+            ],
         }
     }
 
     /// Returns the first words of the steps to which the driver answers `unsupported`.
     fn unsupported(self) -> &'static [&'static str] {
         match self {
-            Self::Python => &[],
+            Self::Python | Self::TypeScript => &[],
         }
     }
 
@@ -60,6 +84,17 @@ impl Language {
     pub(super) fn supports(self, step: &str) -> bool {
         let word = step.split(' ').next().unwrap_or_default();
         !self.unsupported().contains(&word)
+    }
+
+    /// Returns whether a program can fork, so that a hook of the library protects the child.
+    ///
+    /// If not, the driver starts a second process for the step `fork`. If a test takes the hook
+    /// out, the driver answers `unsupported`.
+    pub(super) fn can_fork(self) -> bool {
+        match self {
+            Self::Python => true,
+            Self::TypeScript => false,
+        }
     }
 }
 
@@ -72,6 +107,11 @@ macro_rules! for_each_language {
             #[test]
             fn python() {
                 run(super::$name(Language::Python));
+            }
+
+            #[test]
+            fn typescript() {
+                run(super::$name(Language::TypeScript));
             }
         }
     )+};
@@ -98,6 +138,23 @@ macro_rules! for_each_language_and_server {
                     run(super::super::$name(Language::Python, Backend::MariaDb));
                 }
             }
+
+            mod typescript {
+                use $crate::{
+                    clients::language::Language,
+                    support::{Backend, run},
+                };
+
+                #[test]
+                fn postgres() {
+                    run(super::super::$name(Language::TypeScript, Backend::Postgres));
+                }
+
+                #[test]
+                fn mariadb() {
+                    run(super::super::$name(Language::TypeScript, Backend::MariaDb));
+                }
+            }
         }
     )+};
 }
@@ -118,6 +175,11 @@ macro_rules! for_each_case {
                 #[test]
                 fn python() {
                     run(play(stringify!($name), Language::Python));
+                }
+
+                #[test]
+                fn typescript() {
+                    run(play(stringify!($name), Language::TypeScript));
                 }
             }
         )+

@@ -11,3 +11,4 @@ mod language;
 mod packages;
 mod replicas;
 mod scripted;
+mod typescript;
