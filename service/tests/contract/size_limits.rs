@@ -170,7 +170,9 @@ fn a_refusal_of_something_else_has_no_limit() {
         let (_database, program) = on(Backend::Sqlite).await;
         let client = program.client();
         client.define("short", &json!({"max": "200"})).await;
-        let body = json!({"floor": "100"});
+        client.define("whole", &json!({})).await;
+        // More than half of its numbers.
+        let body = json!({"floor": "5000000000000000"});
         for path in [
             "short/next?count=0",
             "short/next?count=many",
@@ -187,7 +189,7 @@ fn a_refusal_of_something_else_has_no_limit() {
             assert_eq!(limit_of(&reply), None, "{path}: {reply:?}");
         }
         let headers = [("content-type", "application/json")];
-        let (method, path) = (reqwest::Method::POST, "/v1/sequences/short/advance");
+        let (method, path) = (reqwest::Method::POST, "/v1/sequences/whole/advance");
         let body = Some(body.to_string().into_bytes());
         let reply = client.send(method, path, &headers, body).await;
         let reply = reply.expect("a reply");
