@@ -1,0 +1,220 @@
+//! Makes clients, and checks what they are made with.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use odometer_core::block::MAX_COUNT;
+use ureq::http::Uri;
+
+use crate::{
+    client::Client,
+    error::Error,
+    fork,
+    hooks::{Hooks, MetricsHooks, SafeHooks},
+    random,
+    service::TokenSource,
+    settings::Settings,
+    transport,
+};
+
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(2);
+/// The service holds a call for 5 s at most.
+const DEFAULT_REFILL_TIMEOUT: Duration = Duration::from_secs(7);
+const DEFAULT_INITIAL_SIZE: u64 = 100;
+const MIN_LEASE_TTL: Duration = Duration::from_secs(1);
+const MAX_LEASE_TTL: Duration = Duration::from_secs(600);
+
+/// Makes a [`Client`].
+#[must_use]
+pub struct ClientBuilder {
+    endpoints: Vec<String>,
+    token: TokenSource,
+    ca_file: Option<PathBuf>,
+    deadline: Duration,
+    refill_timeout: Duration,
+    max_age: Option<Duration>,
+    initial_size: u64,
+    lease_ttl: Duration,
+    hooks: SafeHooks,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            token: TokenSource::None,
+            ca_file: None,
+            deadline: DEFAULT_DEADLINE,
+            refill_timeout: DEFAULT_REFILL_TIMEOUT,
+            max_age: None,
+            initial_size: DEFAULT_INITIAL_SIZE,
+            lease_ttl: MAX_LEASE_TTL,
+            hooks: SafeHooks::new(MetricsHooks),
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// Reads `ODOMETER_URL` (addresses, with commas between them), `ODOMETER_TOKEN`,
+    /// `ODOMETER_TOKEN_FILE` and `ODOMETER_CA_FILE`. Without an address it is
+    /// `http://127.0.0.1:8080`.
+    pub fn from_environment() -> Self {
+        let read = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        let listed = read("ODOMETER_URL");
+        let listed = listed.as_deref().unwrap_or("http://127.0.0.1:8080");
+        let addresses = listed.split(',').map(str::trim);
+        let mut builder = Self::default().endpoints(addresses.filter(|it| !it.is_empty()));
+        if let Some(token) = read("ODOMETER_TOKEN") {
+            builder = builder.token(token);
+        } else if let Some(file) = read("ODOMETER_TOKEN_FILE") {
+            builder = builder.token_file(file);
+        }
+        if let Some(file) = read("ODOMETER_CA_FILE") {
+            builder = builder.ca_file(file);
+        }
+        builder
+    }
+
+    /// Sets the addresses of the replicas, such as `http://host:8080`.
+    pub fn endpoints<T: Into<String>>(mut self, endpoints: impl IntoIterator<Item = T>) -> Self {
+        self.endpoints = endpoints.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the bearer token.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = TokenSource::Given(token.into());
+        self
+    }
+
+    /// Sets a file with the bearer token. It is read at each call, because files are rotated.
+    pub fn token_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.token = TokenSource::File(file.into());
+        self
+    }
+
+    /// Sets a PEM file with the authorities for `https`. Without it, those of the system count.
+    pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(file.into());
+        self
+    }
+
+    /// Sets how long a caller waits who finds nothing in memory. The default is 2 s.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sets how long one call may take. The default is 7 s, because the service holds a call for up
+    /// to 5 s.
+    pub fn refill_timeout(mut self, timeout: Duration) -> Self {
+        self.refill_timeout = timeout;
+        self
+    }
+
+    /// Lets numbers be dropped that were asked for longer ago than this. By default none are.
+    ///
+    /// A raised floor and a retirement do not reach numbers in memory before that.
+    pub fn max_age(mut self, max_age: Duration) -> Self {
+        self.max_age = Some(max_age);
+        self
+    }
+
+    /// Sets how many numbers the first refill asks for. The default is 100.
+    pub fn initial_size(mut self, size: u64) -> Self {
+        self.initial_size = size;
+        self
+    }
+
+    /// Sets how long the lease of a stamper's worker id lasts: 1 s to 10 minutes, which is the
+    /// default.
+    ///
+    /// A stamper renews its lease after a third of this time. So it outlives an outage of the
+    /// service of two thirds of it. The id of a killed program is free after this time.
+    pub fn lease_ttl(mut self, ttl: Duration) -> Self {
+        self.lease_ttl = ttl;
+        self
+    }
+
+    /// Sets what is told about the client's work. The default is [`MetricsHooks`].
+    pub fn hooks(mut self, hooks: impl Hooks) -> Self {
+        self.hooks = SafeHooks::new(hooks);
+        self
+    }
+
+    /// Makes the client. It makes no call yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`] if a setting cannot be used.
+    pub fn build(self) -> Result<Client, Error> {
+        if self.endpoints.is_empty() {
+            return Err(Error::setting("a client needs an endpoint"));
+        }
+        for endpoint in &self.endpoints {
+            check_address(endpoint)?;
+        }
+        if !(1..=MAX_COUNT).contains(&self.initial_size) {
+            let size = self.initial_size;
+            return Err(Error::setting(format!(
+                "`initial_size` is 1 to {MAX_COUNT}, not {size}"
+            )));
+        }
+        if !(MIN_LEASE_TTL..=MAX_LEASE_TTL).contains(&self.lease_ttl) {
+            let seconds = self.lease_ttl.as_secs_f64();
+            return Err(Error::setting(format!(
+                "`lease_ttl` is 1 s to 10 minutes, not {seconds} s"
+            )));
+        }
+        fork::install()?;
+        let is_secure = self.endpoints.iter().any(|it| it.starts_with("https:"));
+        let certificates = match &self.ca_file {
+            Some(file) => Some(transport::certificates_in(file)?),
+            None if is_secure => Some(transport::certificates_of_the_system()?),
+            None => None,
+        };
+        if let TokenSource::File(file) = &self.token {
+            check_readable(file)?;
+        }
+        let http = transport::config(certificates.as_deref(), self.refill_timeout);
+        let settings = Settings {
+            endpoints: self.endpoints.iter().map(|it| Arc::from(&**it)).collect(),
+            http,
+            token: self.token,
+            deadline: self.deadline,
+            refill_timeout: self.refill_timeout,
+            max_age: self.max_age,
+            initial_size: self.initial_size,
+            lease_ttl: self.lease_ttl,
+            uniform: random::uniform,
+        };
+        Ok(Client::new(settings, self.hooks))
+    }
+}
+
+fn check_readable(file: &Path) -> Result<(), Error> {
+    let read = std::fs::read_to_string(file);
+    let shown = file.display();
+    read.map(drop)
+        .map_err(|error| Error::setting(format!("{shown} cannot be read: {error}")))
+}
+
+fn check_address(address: &str) -> Result<(), Error> {
+    let is_right = |uri: &Uri| {
+        let authority = uri.authority()?;
+        let is_web = matches!(uri.scheme_str()?, "http" | "https");
+        let has_user = authority.as_str().contains('@');
+        let is_port = authority.port_u16() != Some(0);
+        let has_host = !authority.host().is_empty();
+        Some(is_web && has_host && is_port && !has_user && uri.query().is_none())
+    };
+    let uri: Option<Uri> = address.parse().ok();
+    if !address.contains('#') && uri.as_ref().and_then(is_right) == Some(true) {
+        return Ok(());
+    }
+    let detail = format!("{address:?} is no address such as http://host:8080");
+    Err(Error::setting(detail))
+}

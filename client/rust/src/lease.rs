@@ -1,0 +1,130 @@
+//! Leases of worker ids, and the calls that get, renew and end them.
+
+use std::{sync::Arc, time::Duration};
+
+use odometer_core::name::SequenceName;
+use serde_json::{Value, json};
+use ureq::http::Method;
+
+use crate::{boot_clock, engine::Engine, error::Error, service::Answer, transport::Call};
+
+/// How long before its end a lease is not used: one part in this many of its length, at most
+/// [`LONGEST_MARGIN`]. Clocks may run at different speeds.
+const MARGIN_PART: u32 = 20;
+const LONGEST_MARGIN: Duration = Duration::from_secs(1);
+
+/// A worker id, and the time that may be stamped with it. The token is secret, so a lease cannot be
+/// printed.
+#[derive(Clone)]
+pub(crate) struct Lease {
+    pub(crate) worker: u32,
+    token: String,
+    /// The first time that may be stamped (Unix ms). The times end before `until_ms`.
+    pub(crate) from_ms: i64,
+    pub(crate) until_ms: i64,
+    /// When the lease is not used any more, and when it is renewed, by the [boot
+    /// clock](boot_clock). Both are counted from before the call.
+    pub(crate) ends: u64,
+    pub(crate) due: u64,
+}
+
+/// Makes the calls for one pool.
+pub(crate) struct LeaseCalls {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) pool: SequenceName,
+    /// The width of the worker ids.
+    pub(crate) bits: u32,
+    /// The name of the holder, which stays the same over restarts.
+    pub(crate) holder: String,
+    /// How long a lease lasts.
+    pub(crate) ttl: Duration,
+    /// How long one call may take.
+    pub(crate) timeout: Duration,
+}
+
+impl LeaseCalls {
+    /// Leases a worker id.
+    ///
+    /// # Errors
+    /// The errors of a call. The service takes back an id whose reply was lost.
+    pub(crate) fn lease(&self) -> Result<Lease, Error> {
+        let ttl_ms = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
+        let body = json!({
+            "pool": self.pool.as_str(),
+            "bits": self.bits,
+            "ttl_ms": ttl_ms,
+            "holder": self.holder,
+        });
+        let call = Call::new(Method::POST, "/v1/workers", self.timeout);
+        let sent = boot_clock::now();
+        let answer = self.engine.service.ask(&Call {
+            json: Some(body.to_string()),
+            ..call
+        })?;
+        self.read(&answer, sent)
+    }
+
+    /// Renews a lease for as long as before.
+    ///
+    /// # Errors
+    /// The errors of a call, such as a refusal with the code `lease_lost`.
+    pub(crate) fn renew(&self, lease: &Lease) -> Result<Lease, Error> {
+        let path = format!("{}/renew", self.path(lease));
+        let call = Call::new(Method::POST, &path, self.timeout);
+        let sent = boot_clock::now();
+        let answer = self.engine.service.ask(&Call {
+            lease: Some(&lease.token),
+            ..call
+        })?;
+        let mut renewed = self.read(&answer, sent)?;
+        // What was reserved before may be used already.
+        renewed.until_ms = renewed.until_ms.max(lease.until_ms);
+        Ok(renewed)
+    }
+
+    /// Ends a lease. From this time on (Unix ms), nothing was stamped.
+    ///
+    /// # Errors
+    /// The errors of a call. The id then rests until its lease ends.
+    pub(crate) fn give_back(&self, lease: &Lease, unused_from_ms: i64) -> Result<(), Error> {
+        let path = self.path(lease);
+        let body = json!({ "unused_from_ms": unused_from_ms });
+        let call = Call::new(Method::DELETE, &path, self.timeout);
+        self.engine
+            .service
+            .ask(&Call {
+                json: Some(body.to_string()),
+                lease: Some(&lease.token),
+                ..call
+            })
+            .map(drop)
+    }
+
+    fn path(&self, lease: &Lease) -> String {
+        format!("/v1/workers/{}/{}", self.pool, lease.worker)
+    }
+
+    /// Reads a lease that was asked for at `sent`, by the boot clock.
+    fn read(&self, answer: &Answer, sent: u64) -> Result<Lease, Error> {
+        let field = |name: &str| answer.body.get(name);
+        let read = || {
+            let renew_after_ms = field("renew_after_ms")?.as_u64()?;
+            let margin = (self.ttl / MARGIN_PART).min(LONGEST_MARGIN);
+            let worker = field("worker")?.as_u64()?;
+            Some(Lease {
+                worker: u32::try_from(worker).ok()?,
+                token: field("token")?.as_str()?.to_owned(),
+                from_ms: field("from_ms").and_then(Value::as_i64)?,
+                until_ms: field("until_ms").and_then(Value::as_i64)?,
+                ends: sent.saturating_add(nanos(self.ttl.saturating_sub(margin))),
+                due: sent.saturating_add(nanos(Duration::from_millis(renew_after_ms))),
+            })
+        };
+        read().ok_or_else(|| Error::invalid_reply(&answer.endpoint, "no lease of a worker id"))
+    }
+}
+
+/// Returns a time in nanoseconds, as the boot clock counts them.
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

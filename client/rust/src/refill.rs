@@ -1,0 +1,348 @@
+//! Fills a stock in a thread of the client, until enough numbers are there.
+
+use std::{
+    mem,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use odometer_core::name::SequenceName;
+use serde_json::Value;
+use tracing::Span;
+use ureq::http::Method;
+
+use crate::{
+    after::After,
+    buffer::{self, Run},
+    definition::{Definition, Kind, MAX_COUNT, Paths, definition_path},
+    engine::Engine,
+    error::Error,
+    flight::Flight,
+    hooks::{self, DropCause, RefillReport, SafeHooks, TARGET},
+    reply::{check_no_period, runs_of},
+    service::Answer,
+    stock::Stock,
+    transport::Call,
+};
+
+const SAY_THE_KIND: &str = "Without the right `look`, say the kind: `Kind::Buffered`, or \
+                            `Kind::Unbuffered` for strict, period and time-ordered sequences.";
+const FORBIDDEN: u16 = 403;
+const TOO_MANY_REQUESTS: u16 = 429;
+/// With these codes a size is refused, and the refusal may say which one is not.
+const SIZE_CODES: [&str; 2] = ["invalid_count", "confirm_needed"];
+
+/// What a refill needs to know of its sequence.
+#[derive(Clone)]
+pub(crate) struct RefillSource {
+    pub(crate) name: SequenceName,
+    pub(crate) paths: Paths,
+    /// What the program says of the sequence.
+    pub(crate) said: Option<Kind>,
+    pub(crate) hooks: SafeHooks,
+    /// How long one call may take.
+    pub(crate) timeout: Duration,
+}
+
+/// Fills one sequence's stock. There is one for each flight.
+pub(crate) struct Refill {
+    source: RefillSource,
+    stock: Arc<Stock>,
+    engine: Arc<Engine>,
+    /// The path of the definition. A template may share another sequence's numbers.
+    definition_path: String,
+    /// Numbers that came before the definition could be read.
+    taken: Vec<Run>,
+}
+
+/// Ends a flight, however its thread ends.
+struct Landing {
+    stock: Arc<Stock>,
+    flight: Arc<Flight>,
+    name: SequenceName,
+    hooks: SafeHooks,
+    has_landed: bool,
+}
+
+/// Why a smaller size may succeed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SmallerBecause {
+    NoRight,
+    Limit,
+    End,
+}
+
+impl Refill {
+    pub(crate) fn new(source: RefillSource, stock: &Arc<Stock>, engine: &Arc<Engine>) -> Self {
+        Self {
+            definition_path: source.paths.definition().to_owned(),
+            source,
+            stock: Arc::clone(stock),
+            engine: Arc::clone(engine),
+            taken: Vec::new(),
+        }
+    }
+
+    /// Starts the flight in a thread of the client. If there is none, those who wait are told.
+    pub(crate) fn start(self, flight: Arc<Flight>) {
+        let landing = Landing {
+            stock: Arc::clone(&self.stock),
+            flight,
+            name: self.source.name.clone(),
+            hooks: self.source.hooks.clone(),
+            has_landed: false,
+        };
+        let threads = Arc::clone(&self.engine.threads);
+        if let Err(error) = threads.run(Box::new(move || self.fly(landing))) {
+            tracing::warn!(target: TARGET, %error, "a refill could not be started");
+        }
+    }
+
+    fn fly(mut self, mut landing: Landing) {
+        self.fill(&landing.flight);
+        landing.has_landed = true;
+    }
+
+    fn fill(&mut self, flight: &Arc<Flight>) {
+        flight.pause(self.stock.first_pause(flight, Instant::now()));
+        let mut pause = None;
+        let mut began = None;
+        loop {
+            thread::sleep(pause.unwrap_or_default());
+            let asked = Instant::now();
+            let Some(size) = self.stock.wanted(flight, asked) else {
+                break;
+            };
+            let first_asked = *began.get_or_insert(asked);
+            let outcome = match self.stock.definition() {
+                None => self.learn(flight),
+                Some(definition) => {
+                    let runs = self.fetch(definition, size, pause.is_some());
+                    runs.map(|runs| self.deliver(flight, runs, first_asked))
+                }
+            };
+            match outcome {
+                Ok(is_delivered) => {
+                    began = began.filter(|_| !is_delivered);
+                    pause = None;
+                }
+                Err(error) => {
+                    pause = self.fail(flight, &error);
+                    if pause.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        let n_taken = buffer::count(&self.taken);
+        let source = &self.source;
+        source
+            .hooks
+            .dropped(source.name.as_str(), n_taken, DropCause::Late);
+    }
+
+    /// Gives the stock what came. Returns true.
+    fn deliver(&self, flight: &Arc<Flight>, runs: Vec<Run>, began: Instant) -> bool {
+        let after = self.stock.deliver(flight, runs, began, Instant::now());
+        self.tell(after);
+        true
+    }
+
+    fn fail(&self, flight: &Arc<Flight>, error: &Error) -> Option<Duration> {
+        let is_sole = self.engine.service.endpoints.is_sole();
+        let (pause, after) = self.stock.fail(flight, error, is_sole, Instant::now());
+        self.tell(after);
+        pause
+    }
+
+    /// Finds out what the sequence is. Returns false: the numbers that a caller wants are to come.
+    fn learn(&mut self, flight: &Arc<Flight>) -> Result<bool, Error> {
+        let began = Instant::now();
+        let read = self.read_definition();
+        let definition = read.inspect_err(|error| self.report_failure(error, began, None))?;
+        let runs = mem::take(&mut self.taken);
+        let after = self.stock.learn(flight, definition, runs, Instant::now());
+        self.tell(after);
+        Ok(false)
+    }
+
+    fn read_definition(&mut self) -> Result<Definition, Error> {
+        let error = match self.ask_for_definition() {
+            Ok(answer) => return Definition::of(&answer),
+            Err(error) => error,
+        };
+        let is_hidden = error.refusal().is_some_and(|it| it.status == FORBIDDEN);
+        match self.source.said {
+            Some(kind) if is_hidden => Ok(Definition::said(kind)),
+            None if is_hidden => Err(error.with_advice(SAY_THE_KIND)),
+            Some(_) | None => Err(error),
+        }
+    }
+
+    /// Reads the definition. A name that was never seen is created by taking its first number.
+    fn ask_for_definition(&mut self) -> Result<Answer, Error> {
+        let answer = self.get_definition();
+        let is_unknown = answer
+            .as_ref()
+            .is_err_and(|error| error.code() == "sequence_not_found");
+        if !is_unknown || !self.taken.is_empty() {
+            return answer;
+        }
+        let first = self.take_first()?;
+        self.taken = runs_of(&first, true, Instant::now())?;
+        if let Some(shared) = first.body.get("sequence").and_then(Value::as_str) {
+            self.definition_path = definition_path(shared);
+        }
+        self.get_definition()
+    }
+
+    fn get_definition(&self) -> Result<Answer, Error> {
+        let call = Call::new(Method::GET, &self.definition_path, self.source.timeout);
+        self.engine.service.ask(&call)
+    }
+
+    /// Gets the first number of a name that is not known yet.
+    fn take_first(&self) -> Result<Answer, Error> {
+        let began = Instant::now();
+        let (span, traceparent) = self.span();
+        let _entered = span.enter();
+        let answer = self.ask(1, true, &traceparent)?;
+        self.report(&answer.endpoint, "ok", began, 1, Some(&span));
+        Ok(answer)
+    }
+
+    /// Gets numbers with one call, or with another one if the size was refused.
+    ///
+    /// If the call before failed, the database may be away, and then `next` still has numbers.
+    fn fetch(
+        &self,
+        definition: Definition,
+        size: u64,
+        has_failed: bool,
+    ) -> Result<Vec<Run>, Error> {
+        let began = Instant::now();
+        let with_ids = !definition.prints_values;
+        let mut size = size;
+        if size > MAX_COUNT && (with_ids || has_failed || !self.stock.may_reserve()) {
+            size = MAX_COUNT;
+        }
+        let mut reasons = Vec::new();
+        let (span, traceparent) = self.span();
+        let _entered = span.enter();
+        loop {
+            let error = match self.numbers(size, with_ids, &traceparent, began) {
+                Ok((answer, runs)) => {
+                    let outcome = if reasons.is_empty() { "ok" } else { "resized" };
+                    let count = buffer::count(&runs);
+                    self.report(&answer.endpoint, outcome, began, count, Some(&span));
+                    return Ok(runs);
+                }
+                Err(error) => error,
+            };
+            match self.smaller(&error, size) {
+                Some((reason, smaller)) if !reasons.contains(&reason) => {
+                    reasons.push(reason);
+                    size = smaller;
+                }
+                Some(_) | None => {
+                    self.report_failure(&error, began, Some(&span));
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn numbers(
+        &self,
+        size: u64,
+        with_ids: bool,
+        traceparent: &str,
+        asked: Instant,
+    ) -> Result<(Answer, Vec<Run>), Error> {
+        let answer = self.ask(size, with_ids, traceparent)?;
+        check_no_period(&answer)?;
+        let runs = runs_of(&answer, with_ids, asked)?;
+        Ok((answer, runs))
+    }
+
+    fn ask(&self, size: u64, with_ids: bool, traceparent: &str) -> Result<Answer, Error> {
+        let paths = &self.source.paths;
+        let path = if size > MAX_COUNT {
+            paths.block(size)
+        } else {
+            paths.batch(size, with_ids)
+        };
+        let call = Call::new(Method::POST, &path, self.source.timeout);
+        self.engine.service.ask(&Call {
+            traceparent: Some(traceparent),
+            ..call
+        })
+    }
+
+    /// Returns why a smaller size may succeed, and which.
+    fn smaller(&self, error: &Error, size: u64) -> Option<(SmallerBecause, u64)> {
+        let refusal = error.refusal()?;
+        let code = refusal.code.as_str();
+        if refusal.status == FORBIDDEN && size > MAX_COUNT {
+            self.stock.note_no_right_to_reserve();
+            return Some((SmallerBecause::NoRight, MAX_COUNT));
+        }
+        if refusal.status == TOO_MANY_REQUESTS || SIZE_CODES.contains(&code) {
+            let limit = refusal.limit.filter(|limit| (1..size).contains(limit))?;
+            return Some((SmallerBecause::Limit, limit));
+        }
+        // The last numbers are issued one at a time.
+        (code == "sequence_exhausted" && size > 1).then_some((SmallerBecause::End, 1))
+    }
+
+    /// Returns the span of a call for numbers, and the header that belongs to it.
+    fn span(&self) -> (Span, String) {
+        let name = self.source.name.as_str();
+        let span = hooks::refill_span(name);
+        let traceparent = span.in_scope(|| self.source.hooks.traceparent(name));
+        span.record("traceparent", traceparent.as_str());
+        (span, traceparent)
+    }
+
+    fn report_failure(&self, error: &Error, began: Instant, span: Option<&Span>) {
+        if let Some(endpoint) = error.endpoint() {
+            self.report(endpoint, error.outcome(), began, 0, span);
+        }
+    }
+
+    fn report(
+        &self,
+        endpoint: &str,
+        outcome: &str,
+        began: Instant,
+        count: u64,
+        span: Option<&Span>,
+    ) {
+        let report = RefillReport {
+            sequence: self.source.name.as_str(),
+            endpoint,
+            outcome,
+            duration: began.elapsed(),
+            count,
+        };
+        if let Some(span) = span {
+            hooks::note_end(span, &report);
+        }
+        self.source.hooks.refill(&report);
+    }
+
+    fn tell(&self, after: After) {
+        after.tell(self.source.name.as_str(), &self.source.hooks);
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        let error = (!self.has_landed).then(|| Error::NoThread {
+            detail: "a refill ended before its time".into(),
+        });
+        let after = self.stock.end(&self.flight, error.as_ref());
+        after.tell(self.name.as_str(), &self.hooks);
+    }
+}

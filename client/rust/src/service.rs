@@ -1,0 +1,186 @@
+//! Makes one call to whichever replica has its turn, and reads what the reply means.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    endpoints::{Endpoints, Turn},
+    error::{Error, Refusal},
+    settings::Settings,
+    transport::{Call, RawReply, Transport},
+};
+
+/// With these statuses a replica says that it cannot serve now.
+const UNFIT_STATUSES: [u16; 3] = [502, 503, 504];
+const TOO_MANY_REQUESTS: u16 = 429;
+/// If a call has less time than this, a replica that does not answer may still be healthy.
+const PATIENT: Duration = Duration::from_secs(1);
+
+/// Where the bearer token comes from.
+#[derive(Clone)]
+pub(crate) enum TokenSource {
+    None,
+    Given(String),
+    /// The file is read at each call, because files are rotated.
+    File(PathBuf),
+}
+
+/// The bearer token. While its file cannot be read, the last one counts.
+pub(crate) struct Token {
+    source: TokenSource,
+    last: Mutex<Option<String>>,
+}
+
+/// A reply of success.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// The JSON of the reply. `Null` if it has no content.
+    pub(crate) body: Value,
+    pub(crate) endpoint: Arc<str>,
+}
+
+/// Makes calls at the endpoints, and learns from each how the endpoint does.
+pub(crate) struct Service {
+    pub(crate) endpoints: Endpoints,
+    transport: Transport,
+    token: Token,
+    usual_timeout: Duration,
+}
+
+impl Token {
+    pub(crate) fn new(source: TokenSource) -> Self {
+        Self {
+            source,
+            last: Mutex::new(None),
+        }
+    }
+
+    fn read(&self) -> Option<String> {
+        match &self.source {
+            TokenSource::None => None,
+            TokenSource::Given(token) => Some(token.clone()),
+            TokenSource::File(file) => {
+                let read = fs::read_to_string(file);
+                let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Ok(token) = read {
+                    *last = Some(token.trim().to_owned());
+                }
+                last.clone()
+            }
+        }
+    }
+}
+
+impl Service {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            endpoints: Endpoints::new(settings.endpoints.clone(), settings.uniform),
+            transport: Transport::new(settings.http.clone()),
+            token: Token::new(settings.token.clone()),
+            usual_timeout: settings.refill_timeout,
+        }
+    }
+
+    /// Closes the connections that no call uses.
+    pub(crate) fn close_idle(&self) {
+        self.transport.close_idle();
+    }
+
+    /// Makes one call at one endpoint. Retries nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::InvalidReply`] or [`Error::Refused`].
+    pub(crate) fn ask(&self, call: &Call<'_>) -> Result<Answer, Error> {
+        let Some(turn) = self.endpoints.choose(Instant::now()) else {
+            return Err(Error::setting("a client needs an endpoint"));
+        };
+        let token = self.token.read();
+        let reply = self.transport.call(&turn.url, call, token.as_deref());
+        let is_last = reply.as_ref().is_ok_and(|reply| reply.is_last);
+        let answer = reply.and_then(|reply| read(reply, &turn.url));
+        match &answer {
+            Ok(_) => self.endpoints.succeeded(&turn),
+            Err(error) => {
+                let is_hasty = call.timeout < self.usual_timeout.min(PATIENT);
+                self.judge(&turn, error, is_hasty);
+            }
+        }
+        if is_last {
+            self.endpoints.moved_on(&turn);
+        }
+        answer
+    }
+
+    /// Notes what a failure says about the endpoint. If a hasty call gets no reply in time, that
+    /// says nothing.
+    fn judge(&self, turn: &Turn, error: &Error, is_hasty: bool) {
+        if let Error::Unreachable { timed_out, .. } = error {
+            if *timed_out && is_hasty {
+                self.endpoints.abandoned(turn);
+            } else {
+                self.endpoints.failed(turn, Instant::now());
+            }
+            return;
+        }
+        let Some(refusal) = error.refusal() else {
+            // What cannot be sent says nothing. A reply that cannot be read is one.
+            if error.endpoint().is_some() {
+                self.endpoints.succeeded(turn);
+            } else {
+                self.endpoints.abandoned(turn);
+            }
+            return;
+        };
+        if UNFIT_STATUSES.contains(&refusal.status) {
+            self.endpoints.failed(turn, Instant::now());
+            return;
+        }
+        self.endpoints.succeeded(turn);
+        // Another replica may have numbers in memory. A limit holds for this replica.
+        if refusal.status == TOO_MANY_REQUESTS && refusal.limit.is_none() {
+            self.endpoints.moved_on(turn);
+        }
+    }
+}
+
+fn read(reply: RawReply, endpoint: &Arc<str>) -> Result<Answer, Error> {
+    let body: Option<Value> = serde_json::from_slice(&reply.body).ok();
+    let body = body.filter(Value::is_object);
+    if !(200..300).contains(&reply.status) {
+        let refusal = refusal(&reply, body.as_ref(), endpoint);
+        return Err(Error::Refused(Arc::new(refusal)));
+    }
+    match body {
+        Some(body) => Ok(Answer {
+            body,
+            endpoint: Arc::clone(endpoint),
+        }),
+        None if reply.body.is_empty() => Ok(Answer {
+            body: Value::Null,
+            endpoint: Arc::clone(endpoint),
+        }),
+        None => {
+            let status = reply.status;
+            let detail = format!("an answer of status {status} that is no JSON object");
+            Err(Error::invalid_reply(endpoint, detail))
+        }
+    }
+}
+
+fn refusal(reply: &RawReply, body: Option<&Value>, endpoint: &Arc<str>) -> Refusal {
+    let text = |name: &str| body?.get(name)?.as_str().map(str::to_owned);
+    Refusal {
+        status: reply.status,
+        code: text("code").unwrap_or_else(|| format!("http_{}", reply.status)),
+        detail: text("detail").unwrap_or_else(|| "no reason is given".to_owned()),
+        endpoint: Arc::clone(endpoint),
+        limit: text("limit").and_then(|limit| limit.parse().ok()),
+        retry_after: reply.retry_after,
+    }
+}

@@ -1,0 +1,91 @@
+//! Wakes the tasks that wait for a number at their deadlines.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    time::Instant,
+};
+
+use crate::{error::Error, threads::Threads, waiter::Waiter};
+
+/// The deadlines of one client in one process. One of its threads watches them while there are any.
+#[derive(Default)]
+pub(crate) struct Timer {
+    state: Mutex<TimerState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct TimerState {
+    /// The waiters by their deadlines. The second part of a key tells two with one deadline apart.
+    deadlines: BTreeMap<(Instant, u64), Weak<Waiter>>,
+    n_set: u64,
+    is_watched: bool,
+}
+
+impl Timer {
+    /// Wakes the task of a waiter at this time, if the waiter is still there.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn wake_at(
+        self: &Arc<Self>,
+        at: Instant,
+        waiter: &Arc<Waiter>,
+        threads: &Arc<Threads>,
+    ) -> Result<(), Error> {
+        let mut state = self.lock();
+        state.n_set += 1;
+        let key = (at, state.n_set);
+        state.deadlines.insert(key, Arc::downgrade(waiter));
+        if mem::replace(&mut state.is_watched, true) {
+            self.changed.notify_one();
+            return Ok(());
+        }
+        drop(state);
+        let timer = Arc::clone(self);
+        let started = threads.run(Box::new(move || timer.watch()));
+        if started.is_err() {
+            self.lock().is_watched = false;
+        }
+        started
+    }
+
+    /// Wakes waiters until none is left.
+    fn watch(&self) {
+        let mut state = self.lock();
+        loop {
+            let due = state.take_due(Instant::now());
+            if !due.is_empty() {
+                // A waker is code of the program, which may call again.
+                drop(state);
+                for waiter in due {
+                    waiter.wake();
+                }
+                state = self.lock();
+                continue;
+            }
+            let Some((next, _)) = state.deadlines.keys().next().copied() else {
+                state.is_watched = false;
+                return;
+            };
+            let left = next.saturating_duration_since(Instant::now());
+            let waited = self.changed.wait_timeout(state, left);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TimerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TimerState {
+    /// Takes out the waiters whose deadline has come, as far as they are still there.
+    fn take_due(&mut self, now: Instant) -> Vec<Arc<Waiter>> {
+        let later = self.deadlines.split_off(&(now, u64::MAX));
+        let due = mem::replace(&mut self.deadlines, later);
+        due.into_values().filter_map(|it| it.upgrade()).collect()
+    }
+}

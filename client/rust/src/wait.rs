@@ -1,0 +1,134 @@
+//! The wait of a task, on any runtime.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use crate::{
+    engine::Shared,
+    error::Error,
+    fork,
+    hooks::DropCause,
+    stock::Stock,
+    waiter::{Outcome, Waiter},
+};
+
+/// How the wait of a task ended.
+pub(crate) enum WaitEnd {
+    Settled(Outcome),
+    /// The deadline has passed.
+    GaveUp,
+    /// The process was forked. What the wait brings is the parent's.
+    Forked,
+}
+
+/// A task that waits until its waiter is settled, or until its deadline.
+pub(crate) struct Wait<'a> {
+    waiter: Arc<Waiter>,
+    until: Instant,
+    /// Where the waiter stands in line. `None` if a thread of the client makes a call for it.
+    stock: Option<Arc<Stock>>,
+    shared: &'a Shared,
+    sequence: &'a str,
+    n_forks: u64,
+    is_timed: bool,
+    has_ended: bool,
+}
+
+impl<'a> Wait<'a> {
+    pub(crate) fn new(
+        waiter: Arc<Waiter>,
+        until: Instant,
+        stock: Option<Arc<Stock>>,
+        shared: &'a Shared,
+        sequence: &'a str,
+    ) -> Self {
+        Self {
+            waiter,
+            until,
+            stock,
+            shared,
+            sequence,
+            n_forks: fork::n_forks(),
+            is_timed: false,
+            has_ended: false,
+        }
+    }
+
+    /// Takes the waiter out of the line. Returns false if it is settled already.
+    fn withdraw(&self) -> bool {
+        match &self.stock {
+            Some(stock) => stock.withdraw(&self.waiter),
+            None => !self.waiter.is_settled(),
+        }
+    }
+
+    fn end(&mut self, end: WaitEnd) -> Poll<Result<WaitEnd, Error>> {
+        self.has_ended = true;
+        Poll::Ready(Ok(end))
+    }
+
+    /// Ends a wait whose waiter is settled.
+    fn end_settled(&mut self) -> Poll<Result<WaitEnd, Error>> {
+        let outcome = self.waiter.take_outcome();
+        self.end(WaitEnd::Settled(outcome.unwrap_or(Outcome::Ready)))
+    }
+
+    /// Has the task woken at its deadline.
+    fn set_timer(&mut self) -> Result<(), Error> {
+        if self.is_timed {
+            return Ok(());
+        }
+        self.is_timed = true;
+        self.shared.engine.with(|engine| {
+            let (timer, threads) = (&engine.timer, &engine.threads);
+            timer.wake_at(self.until, &self.waiter, threads)
+        })
+    }
+}
+
+impl Future for Wait<'_> {
+    type Output = Result<WaitEnd, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let wait = self.get_mut();
+        if wait.n_forks != fork::n_forks() {
+            return wait.end(WaitEnd::Forked);
+        }
+        if wait.waiter.poll(context).is_ready() {
+            return wait.end_settled();
+        }
+        if Instant::now() >= wait.until {
+            return if wait.withdraw() {
+                wait.end(WaitEnd::GaveUp)
+            } else {
+                wait.end_settled()
+            };
+        }
+        match wait.set_timer() {
+            Ok(()) => Poll::Pending,
+            // The drop takes the waiter out of the line.
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl Drop for Wait<'_> {
+    /// Of a task that was cancelled. A number that it got is a gap.
+    fn drop(&mut self) {
+        if self.has_ended || self.n_forks != fork::n_forks() || self.withdraw() {
+            return;
+        }
+        let count = match self.waiter.take_outcome() {
+            Some(Outcome::Number(_)) => 1,
+            Some(Outcome::Range(range)) => range.count(),
+            Some(Outcome::Ready | Outcome::Failed(_)) | None => 0,
+        };
+        let hooks = &self.shared.hooks;
+        hooks.dropped(self.sequence, count, DropCause::Late);
+    }
+}
