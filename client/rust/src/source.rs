@@ -31,7 +31,7 @@ pub(crate) struct NumberSource {
 
 /// How far a caller came without waiting.
 enum Begun<'a> {
-    Done(Item),
+    Done(Result<Item, Error>),
     Waits(Wait<'a>),
     /// Each number must be a call.
     Calls,
@@ -114,18 +114,17 @@ impl NumberSource {
         let began = Instant::now();
         let until = self.until(began);
         let found = self.stock.with(|stock| {
-            let waiter = Waiter::new();
-            if let Some(item) = self.take_or_wait(stock, &waiter, began) {
-                return Ok(Some(item));
-            }
-            if stock.is_unbuffered() {
-                return Ok(None);
-            }
-            waiter.wait_until(until);
-            let gave_up = stock.withdraw(&waiter);
-            self.note_waited(began);
-            if gave_up {
-                return Err(self.too_late(stock));
+            let waiter = match self.take_or_wait(stock, began) {
+                Ok(item) => return Ok(Some(item)),
+                Err(waiter) => waiter,
+            };
+            if !waiter.is_settled() {
+                waiter.wait_until(until);
+                let gave_up = stock.withdraw(&waiter);
+                self.note_waited(began);
+                if gave_up {
+                    return Err(self.too_late(stock));
+                }
             }
             number_of(waiter.take_outcome())
         })?;
@@ -140,7 +139,7 @@ impl NumberSource {
         loop {
             let began = Instant::now();
             let end = match self.begin_next(began) {
-                Begun::Done(item) => return Ok(item),
+                Begun::Done(outcome) => return outcome,
                 Begun::Calls => {
                     let until = self.until(began);
                     self.start_call(DirectRequest::One, until)?.await?
@@ -166,26 +165,32 @@ impl NumberSource {
 
     fn begin_next(&self, now: Instant) -> Begun<'_> {
         self.stock.with(|stock| {
-            let waiter = Waiter::new();
-            if let Some(item) = self.take_or_wait(stock, &waiter, now) {
-                return Begun::Done(item);
+            let waiter = match self.take_or_wait(stock, now) {
+                Ok(item) => return Begun::Done(Ok(item)),
+                Err(waiter) => waiter,
+            };
+            if !waiter.is_settled() {
+                let stock = Some(Arc::clone(stock));
+                return Begun::Waits(self.wait(waiter, self.until(now), stock));
             }
-            if stock.is_unbuffered() {
-                return Begun::Calls;
+            match number_of(waiter.take_outcome()).transpose() {
+                Some(outcome) => Begun::Done(outcome),
+                None => Begun::Calls,
             }
-            Begun::Waits(self.wait(waiter, self.until(now), Some(Arc::clone(stock))))
         })
     }
 
-    /// Takes a number, or lets the caller stand in line.
-    fn take_or_wait(&self, stock: &Arc<Stock>, waiter: &Arc<Waiter>, now: Instant) -> Option<Item> {
+    /// Takes a number, or lets the caller stand in line. For an unbuffered sequence, the waiter is
+    /// settled at once.
+    fn take_or_wait(&self, stock: &Arc<Stock>, now: Instant) -> Result<Item, Arc<Waiter>> {
         let in_front = stock.take_in_front();
-        if in_front.is_some() {
-            return self.take_of_front(stock, in_front, now);
+        if let Some(item) = self.take_of_front(stock, in_front, now) {
+            return Ok(item);
         }
-        let (item, after) = stock.take_or_wait(waiter, now);
+        let waiter = Waiter::new();
+        let (item, after) = stock.take_or_wait(&waiter, now);
         self.finish(stock, after);
-        item
+        item.ok_or(waiter)
     }
 
     /// Gets an unbroken range, from memory or else by one call of this thread.
