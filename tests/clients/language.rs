@@ -7,6 +7,7 @@ use crate::support::settings;
 /// A language with a client library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Language {
+    Rust,
     Python,
 }
 
@@ -14,6 +15,7 @@ impl Language {
     /// Returns the command that starts the driver. The options follow as its last argument.
     pub(super) fn command(self) -> Command {
         match self {
+            Self::Rust => Command::new(settings::client_driver()),
             Self::Python => {
                 let mut command = Command::new("python3");
                 let folder = settings::repository().join(self.folder());
@@ -28,20 +30,24 @@ impl Language {
     /// Returns the folder of the library, relative to the root.
     pub(super) fn folder(self) -> &'static str {
         match self {
+            Self::Rust => "client/rust",
             Self::Python => "client/python",
         }
     }
 
-    /// Returns the command that runs the tests in the language itself. It runs in the folder.
-    pub(super) fn tests(self) -> &'static [&'static str] {
+    /// Returns the command that runs the tests in the language itself. It runs in the folder. `None`
+    /// if `cargo test` runs them.
+    pub(super) fn tests(self) -> Option<&'static [&'static str]> {
         match self {
-            Self::Python => &["python3", "-m", "unittest"],
+            Self::Rust => None,
+            Self::Python => Some(&["python3", "-m", "unittest"]),
         }
     }
 
     /// Returns the files that say the version, with what stands before it in its line.
     pub(super) fn versions(self) -> &'static [(&'static str, &'static str)] {
         match self {
+            Self::Rust => &[("../../Cargo.toml", "version = ")],
             Self::Python => &[
                 ("pyproject.toml", "version = "),
                 ("odometer_client/service.py", "VERSION = "),
@@ -52,7 +58,7 @@ impl Language {
     /// Returns the first words of the steps to which the driver answers `unsupported`.
     fn unsupported(self) -> &'static [&'static str] {
         match self {
-            Self::Python => &[],
+            Self::Rust | Self::Python => &[],
         }
     }
 
@@ -70,6 +76,11 @@ macro_rules! for_each_language {
             use $crate::{clients::language::Language, support::run};
 
             #[test]
+            fn rust() {
+                run(super::$name(Language::Rust));
+            }
+
+            #[test]
             fn python() {
                 run(super::$name(Language::Python));
             }
@@ -82,6 +93,23 @@ macro_rules! for_each_language {
 macro_rules! for_each_language_and_server {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
+            mod rust {
+                use $crate::{
+                    clients::language::Language,
+                    support::{Backend, run},
+                };
+
+                #[test]
+                fn postgres() {
+                    run(super::super::$name(Language::Rust, Backend::Postgres));
+                }
+
+                #[test]
+                fn mariadb() {
+                    run(super::super::$name(Language::Rust, Backend::MariaDb));
+                }
+            }
+
             mod python {
                 use $crate::{
                     clients::language::Language,
@@ -114,6 +142,11 @@ macro_rules! for_each_case {
                     clients::{language::Language, scripted::player::play},
                     support::run,
                 };
+
+                #[test]
+                fn rust() {
+                    run(play(stringify!($name), Language::Rust));
+                }
 
                 #[test]
                 fn python() {
