@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -30,9 +31,19 @@ pub(super) struct Driver {
 impl Driver {
     /// Starts a driver, and waits until it is ready. It has made no call by then.
     pub(super) async fn start(language: Language, options: &Value) -> Self {
+        Self::start_in(language, options, &[]).await
+    }
+
+    /// Starts a driver with these variables in its environment.
+    pub(super) async fn start_in(
+        language: Language,
+        options: &Value,
+        environment: &[(&str, String)],
+    ) -> Self {
         let mut process = language
             .command()
             .arg(options.to_string())
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             // `tests/run` finds processes that are still running by this variable.
             .env("TESTS_RUN_DIRECTORY", keeper::run_directory())
             .env("NO_PROXY", "*")
@@ -120,6 +131,24 @@ impl Driver {
         self.has_ended = true;
         keeper::has_ended(self.process.id());
         assert!(status.success(), "{status}\n{}", self.errors());
+    }
+
+    /// Stops the process by SIGSTOP, until [`Self::thaw`].
+    pub(super) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a stopped process go on.
+    pub(super) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = i32::try_from(self.process.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        let process = process.expect("a process id");
+        rustix::process::kill_process(process, signal).expect("our child can be sent a signal");
     }
 
     /// Returns what the driver has written to standard error.

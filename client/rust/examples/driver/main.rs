@@ -12,7 +12,7 @@ use std::{
     io::{self, BufRead, Write},
     path::PathBuf,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
@@ -24,6 +24,8 @@ use recorder::Recorder;
 
 /// A stamper is waited for at most this long, if the ids of the present moment are used up.
 const MAX_STAMP_WAIT: Duration = Duration::from_millis(20);
+/// A forked child waits at most this long for a lease of its own.
+const MAX_LEASE_WAIT: Duration = Duration::from_secs(20);
 
 /// What the steps work on.
 struct Driver {
@@ -135,9 +137,9 @@ impl Driver {
                 self.stamper = None;
                 "done".to_owned()
             }
-            ("stamp", [count]) => self.stamp(*count).to_string(),
+            ("stamp", [count]) => self.stamp(*count, Duration::ZERO).to_string(),
             ("stamp_in_fork", [count]) => {
-                let stamp = || self.stamp(*count);
+                let stamp = || self.stamp(*count, MAX_LEASE_WAIT);
                 child::in_both(stamp).unwrap_or_else(|error| format!("error {error}"))
             }
             _ => "unsupported".to_owned(),
@@ -157,16 +159,21 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes ids. Waits only if those of the present moment are used up.
-    fn stamp(&self, count: u64) -> Given {
+    /// Makes ids. Waits if those of the present moment are used up, and for a lease at most this
+    /// long.
+    fn stamp(&self, count: u64, max_lease_wait: Duration) -> Given {
         let Some(stamper) = &self.stamper else {
             return Given::failed("no stamper");
         };
+        let began = Instant::now();
         Given::by(count, || {
             loop {
                 match stamper.take() {
                     Err(Error::ClockBehind { wait }) if wait <= MAX_STAMP_WAIT => {
                         thread::sleep(wait);
+                    }
+                    Err(Error::NoLease { .. }) if began.elapsed() < max_lease_wait => {
+                        thread::sleep(MAX_STAMP_WAIT);
                     }
                     taken => return taken,
                 }
