@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::language::Language;
-use crate::support::{Range, keeper, wait};
+use crate::support::{Range, keeper, server::pid, wait};
 
 /// How long a driver may take for one answer. This is longer than every deadline of a library.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -144,11 +144,8 @@ impl Driver {
     }
 
     fn signal(&self, signal: Signal) {
-        let process = i32::try_from(self.process.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        let process = process.expect("a process id");
-        rustix::process::kill_process(process, signal).expect("our child can be sent a signal");
+        rustix::process::kill_process(pid(self.process.id()), signal)
+            .expect("our child can be sent a signal");
     }
 
     /// Returns what the driver has written to standard error.
