@@ -72,6 +72,11 @@ mod transport;
 mod wait;
 mod waiter;
 
+/// The examples of the front page for users, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 #[allow(
     clippy::unwrap_used,
