@@ -9,9 +9,9 @@ use ureq::http::Method;
 use crate::{boot_clock, engine::Engine, error::Error, service::Answer, transport::Call};
 
 /// How long before its end a lease is not used: one part in this many of its length, at most
-/// [`LONGEST_MARGIN`]. Clocks may run at different speeds.
+/// [`MAX_MARGIN`]. Clocks may run at different speeds.
 const MARGIN_PART: u32 = 20;
-const LONGEST_MARGIN: Duration = Duration::from_secs(1);
+const MAX_MARGIN: Duration = Duration::from_secs(1);
 
 /// A worker id, and the time that may be stamped with it. The token is secret, so a lease cannot be
 /// printed.
@@ -109,7 +109,7 @@ impl LeaseCalls {
         let field = |name: &str| answer.body.get(name);
         let read = || {
             let renew_after_ms = field("renew_after_ms")?.as_u64()?;
-            let margin = (self.ttl / MARGIN_PART).min(LONGEST_MARGIN);
+            let margin = (self.ttl / MARGIN_PART).min(MAX_MARGIN);
             let worker = field("worker")?.as_u64()?;
             Some(Lease {
                 worker: u32::try_from(worker).ok()?,

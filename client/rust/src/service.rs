@@ -20,7 +20,7 @@ use crate::{
 const UNFIT_STATUSES: [u16; 3] = [502, 503, 504];
 const TOO_MANY_REQUESTS: u16 = 429;
 /// If a call has less time than this, a replica that does not answer may still be healthy.
-const PATIENT: Duration = Duration::from_secs(1);
+const MIN_JUDGED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the bearer token comes from.
 #[derive(Clone)]
@@ -107,7 +107,7 @@ impl Service {
         match &answer {
             Ok(_) => self.endpoints.succeeded(&turn),
             Err(error) => {
-                let is_hasty = call.timeout < self.usual_timeout.min(PATIENT);
+                let is_hasty = call.timeout < self.usual_timeout.min(MIN_JUDGED_TIMEOUT);
                 self.judge(&turn, error, is_hasty);
             }
         }

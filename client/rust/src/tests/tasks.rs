@@ -140,10 +140,7 @@ fn a_cancelled_task_costs_a_number_at_most_and_holds_nobody_up() {
     let mut context = Context::from_waker(&waker);
     {
         let mut cancelled = pin!(orders.next());
-        assert!(matches!(
-            cancelled.as_mut().poll(&mut context),
-            Poll::Pending
-        ));
+        assert!(cancelled.as_mut().poll(&mut context).is_pending());
     }
     assert_eq!(run(orders.next()).unwrap(), 1, "it stands in line no more");
     // The number of a task that was woken, and cancelled before it ran.

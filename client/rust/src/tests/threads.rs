@@ -26,10 +26,14 @@ fn jobs_run_at_the_same_time() {
     all.wait();
 }
 
+fn panics() {
+    panic!("on purpose");
+}
+
 #[test]
 fn a_thread_does_the_next_job_even_if_another_one_panicked() {
     let threads = Arc::new(Threads::default());
-    threads.run(Box::new(|| panic!("on purpose"))).unwrap();
+    threads.run(Box::new(panics)).unwrap();
     for _ in 0..100 {
         let (sender, receiver) = mpsc::channel();
         let job = Box::new(move || {
