@@ -9,6 +9,7 @@ use std::{
 use odometer_core::{name::SequenceName, snowflake::Layout};
 
 use crate::{
+    block_on::block_on,
     builder::ClientBuilder,
     definition::Kind,
     engine::Shared,
@@ -131,8 +132,7 @@ impl Client {
         layout: Layout,
         holder: impl Into<String>,
     ) -> Result<Stamper, Error> {
-        let stamper = self.new_stamper(pool, layout, holder.into())?;
-        stamper.started_blocking()
+        block_on(self.stamper(pool, layout, holder))
     }
 
     /// Drops all numbers in memory, the connections, and the leases of stampers.
@@ -143,6 +143,7 @@ impl Client {
         let shared = &self.0.shared;
         // First, so that no call of those who wait uses a connection of the time before.
         shared.engine.with(|engine| engine.service.close_idle());
+        shared.forget_calls();
         let entries = self.0.catalog.with(|catalog| catalog.lock().clone());
         for sequence in entries.sequences.values() {
             sequence.forget();

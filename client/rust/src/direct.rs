@@ -6,21 +6,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_core::{block::Block, name::SequenceName};
+use odometer_core::name::SequenceName;
 use ureq::http::Method;
 
 use crate::{
     backoff,
-    buffer::Item,
     definition::Paths,
-    engine::Engine,
+    engine::{Engine, Shared},
     error::Error,
-    hooks::{self, RefillReport, SafeHooks},
+    hooks::DropCause,
+    numbers_call::NumbersCall,
     reply::{one_of, range_of},
-    service::Answer,
-    settings::Settings,
+    stock::Stock,
     transport::Call,
-    waiter::Outcome,
+    waiter::{Outcome, Waiter},
 };
 
 /// What a caller asks for.
@@ -31,95 +30,103 @@ pub(crate) enum DirectRequest {
     Range(u64),
 }
 
-/// Makes calls for one sequence in the thread of the caller.
+/// Makes calls for one sequence in a thread of the client.
 pub(crate) struct DirectCalls {
     pub(crate) name: SequenceName,
     pub(crate) paths: Paths,
-    pub(crate) hooks: SafeHooks,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) engine: Arc<Engine>,
+    /// Remembers the last failure.
+    pub(crate) stock: Arc<Stock>,
 }
 
 impl DirectCalls {
-    /// Gets one number, before this time.
-    ///
-    /// # Errors
-    /// The errors of a call, and [`Error::DeadlinePassed`].
-    pub(crate) fn one(&self, until: Instant) -> Result<Item, Error> {
-        one_of(&self.ask(&self.paths.one(), 1, until)?)
-    }
-
-    /// Gets an unbroken range, before this time.
-    ///
-    /// # Errors
-    /// The errors of a call, and [`Error::DeadlinePassed`].
-    pub(crate) fn range(&self, count: u64, until: Instant) -> Result<Block, Error> {
-        range_of(&self.ask(&self.paths.unbroken(count), count, until)?, count)
-    }
-
-    /// Gets what is asked for, as the end of a wait.
-    pub(crate) fn outcome(&self, request: DirectRequest, until: Instant) -> Outcome {
-        let got = match request {
-            DirectRequest::One => self.one(until).map(Outcome::Number),
-            DirectRequest::Range(count) => self.range(count, until).map(Outcome::Range),
-        };
-        got.unwrap_or_else(Outcome::Failed)
-    }
-
-    /// Makes a call again and again, as long as that may help.
-    fn ask(&self, path: &str, count: u64, until: Instant) -> Result<Answer, Error> {
-        let mut n_failures = 0;
-        loop {
-            let error = match self.ask_once(path, count, until) {
-                Ok(answer) => return Ok(answer),
-                Err(error) if !error.is_retryable() => return Err(error),
-                Err(error) => error,
+    /// Makes a call again and again, as long as that may help and somebody waits for it.
+    pub(crate) fn serve(&self, request: DirectRequest, until: Instant, waiter: &Waiter) {
+        let (name, hooks) = (self.name.as_str(), &self.shared.hooks);
+        let mut n_failures = 0_u32;
+        while !waiter.is_settled() {
+            let n_forgets = self.shared.n_forgets();
+            let call = NumbersCall::begin(name, hooks);
+            let asked = call.run(|traceparent| self.ask(request, until, traceparent));
+            self.stock.note_call(asked.as_ref().err());
+            let (pause, ended) = match asked {
+                Ok((endpoint, outcome)) => {
+                    let ended = call.end(&endpoint, "ok", outcome.count());
+                    self.give(outcome, n_forgets, waiter);
+                    (Duration::ZERO, Some(ended))
+                }
+                Err(error) => {
+                    n_failures = n_failures.saturating_add(1);
+                    let ended = call.fail(&error);
+                    (self.fail(error, n_failures, until, waiter), ended)
+                }
             };
-            n_failures += 1;
-            let is_sole = self.engine.service.endpoints.is_sole();
-            let retry_after = error.retry_after().filter(|_| is_sole);
-            let pause = backoff::pause(n_failures, retry_after, self.settings.uniform);
-            let left = time_left(until);
-            thread::sleep(pause.min(left));
-            if pause >= left {
-                return Err(Error::DeadlinePassed {
-                    sequence: self.name.clone(),
-                    last: Some(Arc::new(error)),
-                });
+            if let Some(ended) = ended {
+                ended.tell(name, hooks);
             }
+            thread::sleep(pause);
         }
     }
 
-    fn ask_once(&self, path: &str, count: u64, until: Instant) -> Result<Answer, Error> {
-        let began = Instant::now();
-        let name = self.name.as_str();
-        let span = hooks::refill_span(name);
-        let _entered = span.enter();
-        let traceparent = self.hooks.traceparent(name);
-        span.record("traceparent", traceparent.as_str());
-        let timeout = self.settings.refill_timeout.min(time_left(until));
-        let call = Call::new(Method::POST, path, timeout);
+    /// Gives the caller what came, unless the program was told to forget during the call: then a
+    /// copy of this process may have the same reply.
+    fn give(&self, outcome: Outcome, n_forgets: u64, waiter: &Waiter) {
+        let count = outcome.count();
+        let cause = if n_forgets != self.shared.n_forgets() {
+            DropCause::Forget
+        } else if waiter.settle(outcome) {
+            return waiter.wake();
+        } else {
+            DropCause::Late
+        };
+        self.shared.hooks.dropped(self.name.as_str(), count, cause);
+    }
+
+    /// Returns how long to wait for the next call. If none can help, the caller is told.
+    fn fail(&self, error: Error, n_failures: u32, until: Instant, waiter: &Waiter) -> Duration {
+        let is_sole = self.engine.service.endpoints.is_sole();
+        let retry_after = error.retry_after().filter(|_| is_sole);
+        let pause = backoff::pause(n_failures, retry_after, self.shared.settings.uniform);
+        let is_retryable = error.is_retryable();
+        if is_retryable && pause < time_left(until) {
+            return pause;
+        }
+        let told = if is_retryable {
+            Error::DeadlinePassed {
+                sequence: self.name.clone(),
+                last: Some(Arc::new(error)),
+            }
+        } else {
+            error
+        };
+        waiter.settle(Outcome::Failed(told));
+        waiter.wake();
+        Duration::ZERO
+    }
+
+    /// Makes one call. Returns who answered, and what came.
+    fn ask(
+        &self,
+        request: DirectRequest,
+        until: Instant,
+        traceparent: &str,
+    ) -> Result<(Arc<str>, Outcome), Error> {
+        let path = match request {
+            DirectRequest::One => self.paths.one(),
+            DirectRequest::Range(count) => self.paths.unbroken(count),
+        };
+        let timeout = self.shared.settings.refill_timeout.min(time_left(until));
+        let call = Call::new(Method::POST, &path, timeout);
         let answer = self.engine.service.ask(&Call {
-            traceparent: Some(&traceparent),
+            traceparent: Some(traceparent),
             ..call
-        });
-        let (endpoint, outcome, count) = match &answer {
-            Ok(answer) => (&*answer.endpoint, "ok", count),
-            Err(error) => match error.endpoint() {
-                Some(endpoint) => (endpoint, error.outcome(), 0),
-                None => return answer,
-            },
+        })?;
+        let outcome = match request {
+            DirectRequest::One => Outcome::Number(one_of(&answer)?),
+            DirectRequest::Range(count) => Outcome::Range(range_of(&answer, count)?),
         };
-        let report = RefillReport {
-            sequence: name,
-            endpoint,
-            outcome,
-            duration: began.elapsed(),
-            count,
-        };
-        hooks::note_end(&span, &report);
-        self.hooks.refill(&report);
-        answer
+        Ok((answer.endpoint, outcome))
     }
 }
 

@@ -1,6 +1,9 @@
 //! What the sequences of a client share: its threads, its connections, and the deadlines.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use crate::{
     hooks::SafeHooks,
@@ -16,6 +19,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Arc<Settings>,
     pub(crate) hooks: SafeHooks,
     pub(crate) engine: OfProcess<Engine>,
+    n_forgets: AtomicU64,
 }
 
 /// What a client has in one process.
@@ -33,7 +37,18 @@ impl Shared {
             engine: OfProcess::new(Engine::new(Arc::clone(&settings))),
             settings,
             hooks,
+            n_forgets: AtomicU64::new(0),
         }
+    }
+
+    /// Returns how many times the program was told to forget.
+    pub(crate) fn n_forgets(&self) -> u64 {
+        self.n_forgets.load(Ordering::Acquire)
+    }
+
+    /// Lets calls under way forget what they bring.
+    pub(crate) fn forget_calls(&self) {
+        self.n_forgets.fetch_add(1, Ordering::AcqRel);
     }
 }
 

@@ -6,8 +6,6 @@ use std::{
     time::Duration,
 };
 
-use tracing::Span;
-
 use crate::random;
 
 /// The log target of this library, for events and spans.
@@ -150,26 +148,6 @@ impl SafeHooks {
         let is_visible = |said: &String| said.bytes().all(|byte| byte.is_ascii_graphic());
         said.filter(is_visible).unwrap_or_else(random::traceparent)
     }
-}
-
-/// Makes the span of one call for numbers. [`note_end`] fills in how it ended.
-pub(crate) fn refill_span(sequence: &str) -> Span {
-    tracing::info_span!(
-        target: TARGET,
-        "odometer.refill",
-        sequence,
-        traceparent = tracing::field::Empty,
-        endpoint = tracing::field::Empty,
-        outcome = tracing::field::Empty,
-        count = tracing::field::Empty,
-    )
-}
-
-/// Notes in its span how a call for numbers ended.
-pub(crate) fn note_end(span: &Span, report: &RefillReport<'_>) {
-    span.record("endpoint", report.endpoint);
-    span.record("outcome", report.outcome);
-    span.record("count", report.count);
 }
 
 fn survive<T>(hook: impl FnOnce() -> T) -> Option<T> {

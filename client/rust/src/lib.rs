@@ -34,6 +34,7 @@
 
 mod after;
 mod backoff;
+mod block_on;
 mod boot_clock;
 mod buffer;
 mod builder;
@@ -49,6 +50,7 @@ mod hooks;
 mod keeper;
 mod lease;
 mod numbers;
+mod numbers_call;
 mod of_process;
 mod random;
 mod refill;

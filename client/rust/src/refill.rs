@@ -9,7 +9,6 @@ use std::{
 
 use odometer_core::name::SequenceName;
 use serde_json::Value;
-use tracing::Span;
 use ureq::http::Method;
 
 use crate::{
@@ -19,7 +18,8 @@ use crate::{
     engine::Engine,
     error::Error,
     flight::Flight,
-    hooks::{self, DropCause, RefillReport, SafeHooks, TARGET},
+    hooks::{DropCause, SafeHooks, TARGET},
+    numbers_call::{EndedCall, NumbersCall},
     reply::{check_no_period, runs_of},
     service::Answer,
     stock::Stock,
@@ -54,6 +54,14 @@ pub(crate) struct Refill {
     definition_path: String,
     /// Numbers that came before the definition could be read.
     taken: Vec<Run>,
+    /// Calls about which the hooks are to be told.
+    ended: Vec<EndedCall>,
+}
+
+/// What one call brought.
+struct Fetched {
+    runs: Vec<Run>,
+    endpoint: Arc<str>,
 }
 
 /// Ends a flight, however its thread ends.
@@ -81,6 +89,7 @@ impl Refill {
             stock: Arc::clone(stock),
             engine: Arc::clone(engine),
             taken: Vec::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -106,32 +115,36 @@ impl Refill {
 
     fn fill(&mut self, flight: &Arc<Flight>) {
         flight.pause(self.stock.first_pause(flight, Instant::now()));
-        let mut pause = None;
+        let mut has_failed = false;
         let mut began = None;
         loop {
-            thread::sleep(pause.unwrap_or_default());
             let asked = Instant::now();
-            let Some(size) = self.stock.wanted(flight, asked) else {
+            let wanted = self.stock.wanted(flight, asked);
+            // If the flight ends, it has ended by now. So a slow hook holds up no other one.
+            self.report();
+            let Some(size) = wanted else {
                 break;
             };
             let first_asked = *began.get_or_insert(asked);
             let outcome = match self.stock.definition() {
                 None => self.learn(flight),
-                Some(definition) => {
-                    let runs = self.fetch(definition, size, pause.is_some());
-                    runs.map(|runs| self.deliver(flight, runs, first_asked))
-                }
+                Some(definition) => self
+                    .fetch(definition, size, has_failed)
+                    .map(|fetched| self.deliver(flight, fetched, first_asked)),
             };
             match outcome {
                 Ok(is_delivered) => {
                     began = began.filter(|_| !is_delivered);
-                    pause = None;
+                    has_failed = false;
                 }
                 Err(error) => {
-                    pause = self.fail(flight, &error);
-                    if pause.is_none() {
+                    let pause = self.fail(flight, &error);
+                    self.report();
+                    let Some(pause) = pause else {
                         break;
-                    }
+                    };
+                    thread::sleep(pause);
+                    has_failed = true;
                 }
             }
         }
@@ -143,8 +156,10 @@ impl Refill {
     }
 
     /// Gives the stock what came. Returns true.
-    fn deliver(&self, flight: &Arc<Flight>, runs: Vec<Run>, began: Instant) -> bool {
-        let after = self.stock.deliver(flight, runs, began, Instant::now());
+    fn deliver(&self, flight: &Arc<Flight>, fetched: Fetched, began: Instant) -> bool {
+        let after = self
+            .stock
+            .deliver(flight, fetched.runs, began, Instant::now());
         self.tell(after);
         true
     }
@@ -158,9 +173,9 @@ impl Refill {
 
     /// Finds out what the sequence is. Returns false: the numbers that a caller wants are to come.
     fn learn(&mut self, flight: &Arc<Flight>) -> Result<bool, Error> {
-        let began = Instant::now();
+        let call = NumbersCall::for_definition();
         let read = self.read_definition();
-        let definition = read.inspect_err(|error| self.report_failure(error, began, None))?;
+        let definition = read.inspect_err(|error| self.ended.extend(call.fail(error)))?;
         let runs = mem::take(&mut self.taken);
         let after = self.stock.learn(flight, definition, runs, Instant::now());
         self.tell(after);
@@ -190,7 +205,6 @@ impl Refill {
             return answer;
         }
         let first = self.take_first()?;
-        self.taken = runs_of(&first, true, Instant::now())?;
         if let Some(shared) = first.body.get("sequence").and_then(Value::as_str) {
             self.definition_path = definition_path(shared);
         }
@@ -203,12 +217,12 @@ impl Refill {
     }
 
     /// Gets the first number of a name that is not known yet.
-    fn take_first(&self) -> Result<Answer, Error> {
-        let began = Instant::now();
-        let (span, traceparent) = self.span();
-        let _entered = span.enter();
-        let answer = self.ask(1, true, &traceparent)?;
-        self.report(&answer.endpoint, "ok", began, 1, Some(&span));
+    fn take_first(&mut self) -> Result<Answer, Error> {
+        let call = NumbersCall::begin(self.source.name.as_str(), &self.source.hooks);
+        let asked = Instant::now();
+        let answer = call.run(|traceparent| self.ask(1, true, traceparent))?;
+        self.taken = runs_of(&answer, true, asked)?;
+        self.ended.push(call.end(&answer.endpoint, "ok", 1));
         Ok(answer)
     }
 
@@ -216,27 +230,26 @@ impl Refill {
     ///
     /// If the call before failed, the database may be away, and then `next` still has numbers.
     fn fetch(
-        &self,
+        &mut self,
         definition: Definition,
         size: u64,
         has_failed: bool,
-    ) -> Result<Vec<Run>, Error> {
-        let began = Instant::now();
+    ) -> Result<Fetched, Error> {
         let with_ids = !definition.prints_values;
         let mut size = size;
         if size > MAX_COUNT && (with_ids || has_failed || !self.stock.may_reserve()) {
             size = MAX_COUNT;
         }
         let mut reasons = Vec::new();
-        let (span, traceparent) = self.span();
-        let _entered = span.enter();
+        let call = NumbersCall::begin(self.source.name.as_str(), &self.source.hooks);
+        let asked = Instant::now();
         loop {
-            let error = match self.numbers(size, with_ids, &traceparent, began) {
-                Ok((answer, runs)) => {
+            let error = match call.run(|parent| self.numbers(size, with_ids, parent, asked)) {
+                Ok(fetched) => {
                     let outcome = if reasons.is_empty() { "ok" } else { "resized" };
-                    let count = buffer::count(&runs);
-                    self.report(&answer.endpoint, outcome, began, count, Some(&span));
-                    return Ok(runs);
+                    let count = buffer::count(&fetched.runs);
+                    self.ended.push(call.end(&fetched.endpoint, outcome, count));
+                    return Ok(fetched);
                 }
                 Err(error) => error,
             };
@@ -246,7 +259,7 @@ impl Refill {
                     size = smaller;
                 }
                 Some(_) | None => {
-                    self.report_failure(&error, began, Some(&span));
+                    self.ended.extend(call.fail(&error));
                     return Err(error);
                 }
             }
@@ -259,11 +272,13 @@ impl Refill {
         with_ids: bool,
         traceparent: &str,
         asked: Instant,
-    ) -> Result<(Answer, Vec<Run>), Error> {
+    ) -> Result<Fetched, Error> {
         let answer = self.ask(size, with_ids, traceparent)?;
         check_no_period(&answer)?;
-        let runs = runs_of(&answer, with_ids, asked)?;
-        Ok((answer, runs))
+        Ok(Fetched {
+            runs: runs_of(&answer, with_ids, asked)?,
+            endpoint: answer.endpoint,
+        })
     }
 
     fn ask(&self, size: u64, with_ids: bool, traceparent: &str) -> Result<Answer, Error> {
@@ -296,40 +311,11 @@ impl Refill {
         (code == "sequence_exhausted" && size > 1).then_some((SmallerBecause::End, 1))
     }
 
-    /// Returns the span of a call for numbers, and the header that belongs to it.
-    fn span(&self) -> (Span, String) {
-        let name = self.source.name.as_str();
-        let span = hooks::refill_span(name);
-        let traceparent = span.in_scope(|| self.source.hooks.traceparent(name));
-        span.record("traceparent", traceparent.as_str());
-        (span, traceparent)
-    }
-
-    fn report_failure(&self, error: &Error, began: Instant, span: Option<&Span>) {
-        if let Some(endpoint) = error.endpoint() {
-            self.report(endpoint, error.outcome(), began, 0, span);
+    /// Tells the hooks about the calls that have ended.
+    fn report(&mut self) {
+        for call in self.ended.drain(..) {
+            call.tell(self.source.name.as_str(), &self.source.hooks);
         }
-    }
-
-    fn report(
-        &self,
-        endpoint: &str,
-        outcome: &str,
-        began: Instant,
-        count: u64,
-        span: Option<&Span>,
-    ) {
-        let report = RefillReport {
-            sequence: self.source.name.as_str(),
-            endpoint,
-            outcome,
-            duration: began.elapsed(),
-            count,
-        };
-        if let Some(span) = span {
-            hooks::note_end(span, &report);
-        }
-        self.source.hooks.refill(&report);
     }
 
     fn tell(&self, after: After) {

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use odometer_core::block::Block;
 
-use crate::{error::Error, slice::Slice, source::NumberSource};
+use crate::{block_on::block_on, error::Error, slice::Slice, source::NumberSource};
 
 /// One sequence. [`Client::sequence`](crate::Client::sequence) makes it.
 ///
@@ -73,7 +73,7 @@ impl Sequence {
     /// # Errors
     /// Those of [`next`](Self::next).
     pub fn next_blocking(&self) -> Result<i64, Error> {
-        Ok(self.0.next_blocking()?.value)
+        block_on(self.next())
     }
 
     /// Returns the next number like [`next_blocking`](Self::next_blocking), in printed form.
@@ -81,7 +81,7 @@ impl Sequence {
     /// # Errors
     /// Those of [`next`](Self::next).
     pub fn next_id_blocking(&self) -> Result<String, Error> {
-        Ok(self.0.next_blocking()?.printed())
+        block_on(self.next_id())
     }
 
     /// Returns an unbroken range of `count` numbers, from memory or else by one call.
@@ -97,7 +97,7 @@ impl Sequence {
     /// # Errors
     /// Those of [`range`](Self::range).
     pub fn range_blocking(&self, count: u64) -> Result<Block, Error> {
-        self.0.range_blocking(count)
+        block_on(self.range(count))
     }
 
     /// Waits until `count` numbers are in memory, at most as long as the client's deadline.
@@ -115,7 +115,7 @@ impl Sequence {
     /// # Errors
     /// Those of [`next`](Self::next).
     pub fn warm_blocking(&self, count: u64) -> Result<(), Error> {
-        self.0.warm_blocking(count)
+        block_on(self.warm(count))
     }
 
     /// Makes a slice: numbers that one thread counts for itself, which is the fastest way to take

@@ -2,10 +2,12 @@
 
 use std::{sync::Arc, time::Instant};
 
-use odometer_core::{block::Block, cursor::TakenNumber, name::SequenceName};
+use odometer_core::{block::Block, name::SequenceName};
+use tracing::Span;
 
 use crate::{
     after::After,
+    block_on::block_on,
     buffer::Item,
     definition::{Kind, Paths},
     direct::{DirectCalls, DirectRequest},
@@ -31,7 +33,7 @@ pub(crate) struct NumberSource {
 
 /// How far a caller came without waiting.
 enum Begun<'a> {
-    Done(Result<Item, Error>),
+    Done(Item),
     Waits(Wait<'a>),
     /// Each number must be a call.
     Calls,
@@ -61,228 +63,167 @@ impl NumberSource {
     /// Takes the value of the next number, like [`take`](Self::take).
     #[inline]
     pub(crate) fn take_value(&self) -> Result<i64, Error> {
-        self.stock.with(|stock| match stock.take_in_front() {
+        let taken = self.stock.with(|stock| stock.take_in_front());
+        match taken {
             Some(taken) if !taken.low_water => Ok(taken.value),
-            taken => self.take_at_edge(stock, taken).map(|item| item.value),
-        })
+            Some(taken) => {
+                self.end_piece();
+                Ok(taken.value)
+            }
+            None => Ok(self.take_behind_front()?.value),
+        }
     }
 
     /// Takes the next number from memory. Only for an unbuffered sequence it makes a call.
     pub(crate) fn take(&self) -> Result<Item, Error> {
-        self.stock
-            .with(|stock| self.take_at_edge(stock, stock.take_in_front()))
+        match self.take_of_front() {
+            Some(item) => Ok(item),
+            None => self.take_behind_front(),
+        }
     }
 
-    /// Finishes a take that needs more than the front.
-    #[cold]
-    fn take_at_edge(&self, stock: &Arc<Stock>, taken: Option<TakenNumber>) -> Result<Item, Error> {
-        let now = Instant::now();
-        if let Some(item) = self.take_of_front(stock, taken, now) {
-            return Ok(item);
-        }
-        if !stock.is_unbuffered() {
-            let (item, after) = stock.take(now);
-            self.finish(stock, after);
-            if let Some(item) = item {
-                return Ok(item);
-            }
-        }
-        if stock.is_unbuffered() {
-            return self.direct_calls().one(self.until(now));
-        }
-        Err(Error::Empty {
-            sequence: self.name.clone(),
-            last: stock.last_error(),
-        })
-    }
-
-    fn take_of_front(
-        &self,
-        stock: &Arc<Stock>,
-        taken: Option<TakenNumber>,
-        now: Instant,
-    ) -> Option<Item> {
-        let taken = taken?;
+    fn take_of_front(&self) -> Option<Item> {
+        let taken = self.stock.with(|stock| stock.take_in_front())?;
         if taken.low_water {
-            self.finish(stock, stock.end_piece(now));
+            self.end_piece();
         }
         Some(Item::plain(taken.value))
     }
 
-    /// Gets the next number. The thread waits for it.
-    pub(crate) fn next_blocking(&self) -> Result<Item, Error> {
-        let began = Instant::now();
-        let until = self.until(began);
-        let found = self.stock.with(|stock| {
-            let waiter = match self.take_or_wait(stock, began) {
-                Ok(item) => return Ok(Some(item)),
-                Err(waiter) => waiter,
-            };
-            if !waiter.is_settled() {
-                waiter.wait_until(until);
-                let gave_up = stock.withdraw(&waiter);
-                self.note_waited(began);
-                if gave_up {
-                    return Err(self.too_late(stock));
-                }
+    /// Moves more numbers to the front, and starts a refill if it is time.
+    #[cold]
+    fn end_piece(&self) {
+        self.stock
+            .with(|stock| self.finish(stock, stock.end_piece(Instant::now())));
+    }
+
+    /// Takes a number that the front does not have.
+    #[cold]
+    fn take_behind_front(&self) -> Result<Item, Error> {
+        let taken = self.stock.with(|stock| {
+            if stock.is_unbuffered() {
+                return Ok(None);
             }
-            number_of(waiter.take_outcome())
-        })?;
-        match found {
+            let (item, after) = stock.take(Instant::now());
+            self.finish(stock, after);
+            if item.is_some() || stock.is_unbuffered() {
+                return Ok(item);
+            }
+            Err(Error::Empty {
+                sequence: self.name.clone(),
+                last: stock.last_error(),
+            })
+        });
+        match taken? {
             Some(item) => Ok(item),
-            None => self.direct_calls().one(until),
+            None => block_on(self.next()),
         }
     }
 
     /// Gets the next number. The task waits for it.
     pub(crate) async fn next(&self) -> Result<Item, Error> {
+        let began = Instant::now();
+        let until = self.until(began);
         loop {
-            let began = Instant::now();
-            let end = match self.begin_next(began) {
-                Begun::Done(outcome) => return outcome,
-                Begun::Calls => {
-                    let until = self.until(began);
-                    self.start_call(DirectRequest::One, until)?.await?
-                }
+            let outcome = match self.begin_next(until) {
+                Begun::Done(item) => return Ok(item),
                 Begun::Waits(wait) => {
-                    let end = wait.await?;
-                    self.note_waited(began);
-                    end
+                    let outcome = self.outcome_of(wait).await;
+                    let hooks = &self.shared.hooks;
+                    hooks.waited(self.name.as_str(), began.elapsed());
+                    outcome?
+                }
+                Begun::Calls => {
+                    let wait = self.start_call(DirectRequest::One, until)?;
+                    self.outcome_of(wait).await?
                 }
             };
-            match end {
-                WaitEnd::GaveUp => return Err(self.stock.with(|stock| self.too_late(stock))),
-                WaitEnd::Forked => {}
-                WaitEnd::Settled(outcome) => {
-                    if let Some(item) = number_of(Some(outcome))? {
-                        return Ok(item);
-                    }
-                    // It is known now that each number is a call.
-                }
+            if let Some(Outcome::Number(item)) = outcome {
+                return Ok(item);
             }
+            // The process was forked, or it is known now that each number is a call.
         }
     }
 
-    fn begin_next(&self, now: Instant) -> Begun<'_> {
+    /// Takes a number, or lets the caller stand in line.
+    fn begin_next(&self, until: Instant) -> Begun<'_> {
+        if let Some(item) = self.take_of_front() {
+            return Begun::Done(item);
+        }
         self.stock.with(|stock| {
-            let waiter = match self.take_or_wait(stock, now) {
-                Ok(item) => return Begun::Done(Ok(item)),
-                Err(waiter) => waiter,
-            };
-            if !waiter.is_settled() {
-                let stock = Some(Arc::clone(stock));
-                return Begun::Waits(self.wait(waiter, self.until(now), stock));
-            }
-            match number_of(waiter.take_outcome()).transpose() {
-                Some(outcome) => Begun::Done(outcome),
-                None => Begun::Calls,
+            let waiter = Waiter::new();
+            let (outcome, after) = stock.take_or_wait(&waiter, Instant::now());
+            self.finish(stock, after);
+            match outcome {
+                Some(Outcome::Number(item)) => Begun::Done(item),
+                Some(_) => Begun::Calls,
+                None => Begun::Waits(self.wait(waiter, until, Some(Arc::clone(stock)))),
             }
         })
     }
 
-    /// Takes a number, or lets the caller stand in line. For an unbuffered sequence, the waiter is
-    /// settled at once.
-    fn take_or_wait(&self, stock: &Arc<Stock>, now: Instant) -> Result<Item, Arc<Waiter>> {
-        let in_front = stock.take_in_front();
-        if let Some(item) = self.take_of_front(stock, in_front, now) {
-            return Ok(item);
-        }
-        let waiter = Waiter::new();
-        let (item, after) = stock.take_or_wait(&waiter, now);
-        self.finish(stock, after);
-        item.ok_or(waiter)
-    }
-
-    /// Gets an unbroken range, from memory or else by one call of this thread.
-    pub(crate) fn range_blocking(&self, count: u64) -> Result<Block, Error> {
-        let until = self.until(Instant::now());
-        match self.range_in_memory(count)? {
-            Some(range) => Ok(range),
-            None => self.direct_calls().range(count, until),
-        }
-    }
-
-    /// Gets an unbroken range. The task waits for it.
+    /// Gets an unbroken range, from memory or else by one call. The task waits for it.
     pub(crate) async fn range(&self, count: u64) -> Result<Block, Error> {
-        loop {
-            let until = self.until(Instant::now());
-            if let Some(range) = self.range_in_memory(count)? {
-                return Ok(range);
-            }
-            let wait = self.start_call(DirectRequest::Range(count), until)?;
-            let end = wait.await?;
-            match end {
-                WaitEnd::Settled(Outcome::Range(range)) => return Ok(range),
-                WaitEnd::Settled(Outcome::Failed(error)) => return Err(error),
-                WaitEnd::GaveUp => return Err(self.stock.with(|stock| self.too_late(stock))),
-                WaitEnd::Settled(Outcome::Ready | Outcome::Number(_)) | WaitEnd::Forked => {}
-            }
-        }
-    }
-
-    fn range_in_memory(&self, count: u64) -> Result<Option<Block>, Error> {
         if count == 0 {
             return Err(Error::setting("a range has one number or more"));
         }
-        Ok(self.stock.with(|stock| {
+        let until = self.until(Instant::now());
+        loop {
+            if let Some(range) = self.range_in_memory(count) {
+                return Ok(range);
+            }
+            let wait = self.start_call(DirectRequest::Range(count), until)?;
+            if let Some(Outcome::Range(range)) = self.outcome_of(wait).await? {
+                return Ok(range);
+            }
+        }
+    }
+
+    fn range_in_memory(&self, count: u64) -> Option<Block> {
+        self.stock.with(|stock| {
             if stock.is_unbuffered() {
                 return None;
             }
             let (range, after) = stock.take_range(count, Instant::now());
             self.finish(stock, after);
             range
-        }))
-    }
-
-    /// Lets the thread wait until so many numbers are in memory.
-    pub(crate) fn warm_blocking(&self, count: u64) -> Result<(), Error> {
-        let began = Instant::now();
-        self.stock.with(|stock| {
-            let waiter = Waiter::new();
-            self.finish(stock, stock.warm(&waiter, count, began));
-            waiter.wait_until(self.until(began));
-            if stock.withdraw(&waiter) {
-                return Err(self.too_late(stock));
-            }
-            number_of(waiter.take_outcome()).map(drop)
         })
     }
 
     /// Lets the task wait until so many numbers are in memory.
     pub(crate) async fn warm(&self, count: u64) -> Result<(), Error> {
+        let until = self.until(Instant::now());
         loop {
-            let began = Instant::now();
             let wait = self.stock.with(|stock| {
                 let waiter = Waiter::new();
-                self.finish(stock, stock.warm(&waiter, count, began));
-                self.wait(waiter, self.until(began), Some(Arc::clone(stock)))
+                self.finish(stock, stock.warm(&waiter, count, Instant::now()));
+                self.wait(waiter, until, Some(Arc::clone(stock)))
             });
-            let end = wait.await?;
-            match end {
-                WaitEnd::Settled(outcome) => return number_of(Some(outcome)).map(drop),
-                WaitEnd::GaveUp => return Err(self.stock.with(|stock| self.too_late(stock))),
-                WaitEnd::Forked => {}
+            if self.outcome_of(wait).await?.is_some() {
+                return Ok(());
             }
         }
     }
 
     /// Takes numbers for one thread. Of an unbuffered sequence it is one number, by a call.
     pub(crate) fn take_slice(&self) -> Result<SliceGrant, Error> {
-        let now = Instant::now();
-        self.stock.with(|stock| {
-            if !stock.is_unbuffered() {
-                let (slice, after) = stock.take_slice(now);
-                self.finish(stock, after);
-                if let Some(slice) = slice {
-                    return Ok(slice);
-                }
+        let in_memory = self.stock.with(|stock| {
+            if stock.is_unbuffered() {
+                return None;
             }
-            let item = self.take_at_edge(stock, None)?;
-            let numbers = Block::new(item.value, 1, 1);
-            Ok(SliceGrant {
-                numbers: numbers.map_err(|error| Error::setting(error.to_string()))?,
-                n_forgets: stock.n_forgets(),
-            })
+            let (slice, after) = stock.take_slice(Instant::now());
+            self.finish(stock, after);
+            slice
+        });
+        if let Some(slice) = in_memory {
+            return Ok(slice);
+        }
+        let n_forgets = self.n_forgets();
+        let item = self.take_behind_front()?;
+        let numbers = Block::new(item.value, 1, 1);
+        Ok(SliceGrant {
+            numbers: numbers.map_err(|error| Error::setting(error.to_string()))?,
+            n_forgets,
         })
     }
 
@@ -305,6 +246,7 @@ impl NumberSource {
 
     /// Drops all numbers in memory.
     pub(crate) fn forget(&self) {
+        self.shared.forget_calls();
         self.stock
             .with(|stock| self.finish(stock, stock.forget(Instant::now())));
     }
@@ -320,22 +262,15 @@ impl NumberSource {
     /// Lets a thread of the client make a call, for a task that waits.
     fn start_call(&self, request: DirectRequest, until: Instant) -> Result<Wait<'_>, Error> {
         let waiter = Waiter::new();
-        let (calls, waiting) = (self.direct_calls(), Arc::downgrade(&waiter));
-        let job = Box::new(move || {
-            let outcome = calls.outcome(request, until);
-            if let Some(waiter) = waiting.upgrade() {
-                waiter.settle(outcome);
-                waiter.wake();
-                return;
-            }
-            let count = match outcome {
-                Outcome::Number(_) => 1,
-                Outcome::Range(range) => range.count(),
-                Outcome::Ready | Outcome::Failed(_) => 0,
-            };
-            let name = calls.name.as_str();
-            calls.hooks.dropped(name, count, DropCause::Late);
-        });
+        let calls = DirectCalls {
+            name: self.name.clone(),
+            paths: self.paths.clone(),
+            shared: Arc::clone(&self.shared),
+            engine: self.shared.engine.with(Arc::clone),
+            stock: self.stock.with(Arc::clone),
+        };
+        let (waiting, caller) = (Arc::clone(&waiter), Span::current());
+        let job = Box::new(move || caller.in_scope(|| calls.serve(request, until, &waiting)));
         self.shared.engine.with(|engine| engine.threads.run(job))?;
         Ok(self.wait(waiter, until, None))
     }
@@ -344,13 +279,16 @@ impl NumberSource {
         Wait::new(waiter, until, stock, &self.shared, self.name.as_str())
     }
 
-    fn direct_calls(&self) -> DirectCalls {
-        DirectCalls {
-            name: self.name.clone(),
-            paths: self.paths.clone(),
-            hooks: self.shared.hooks.clone(),
-            settings: Arc::clone(&self.shared.settings),
-            engine: self.shared.engine.with(Arc::clone),
+    /// Lets the task wait. `None` if the process was forked meanwhile.
+    async fn outcome_of(&self, wait: Wait<'_>) -> Result<Option<Outcome>, Error> {
+        match wait.await? {
+            WaitEnd::Settled(Outcome::Failed(error)) => Err(error),
+            WaitEnd::Settled(outcome) => Ok(Some(outcome)),
+            WaitEnd::GaveUp => Err(Error::DeadlinePassed {
+                sequence: self.name.clone(),
+                last: self.stock.with(|stock| stock.last_error()),
+            }),
+            WaitEnd::Forked => Ok(None),
         }
     }
 
@@ -372,29 +310,9 @@ impl NumberSource {
         after.tell(self.name.as_str(), &self.shared.hooks);
     }
 
-    fn note_waited(&self, began: Instant) {
-        let hooks = &self.shared.hooks;
-        hooks.waited(self.name.as_str(), began.elapsed());
-    }
-
-    fn too_late(&self, stock: &Stock) -> Error {
-        Error::DeadlinePassed {
-            sequence: self.name.clone(),
-            last: stock.last_error(),
-        }
-    }
-
+    /// Returns when a caller gives up who comes now.
     fn until(&self, now: Instant) -> Instant {
         now.checked_add(self.shared.settings.deadline)
             .unwrap_or(now)
-    }
-}
-
-/// Returns the number of a wait that has ended; `None` if each number is a call.
-fn number_of(outcome: Option<Outcome>) -> Result<Option<Item>, Error> {
-    match outcome {
-        Some(Outcome::Number(item)) => Ok(Some(item)),
-        Some(Outcome::Failed(error)) => Err(error),
-        Some(Outcome::Ready | Outcome::Range(_)) | None => Ok(None),
     }
 }

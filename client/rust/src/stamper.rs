@@ -1,10 +1,6 @@
 //! Makes snowflake ids in the process, under a worker id that is leased from the service.
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Arc, time::Instant};
 
 use odometer_core::{
     name::SequenceName,
@@ -98,13 +94,11 @@ impl Stamper {
 
     /// Waits until ids can be made, or until no lease can be had.
     pub(crate) async fn started(self) -> Result<Self, Error> {
+        let until = self.until();
         loop {
             let waiter = Waiter::new();
-            self.wait_for_lease(&waiter);
-            let core = &self.0;
-            let (shared, pool) = (&core.plan.shared, core.plan.pool.as_str());
-            let wait = Wait::new(waiter, core.plan.until(), None, shared, pool);
-            let end = wait.await?;
+            self.0.keeper.with(|keeper| keeper.wait_for_lease(&waiter));
+            let end = self.wait(waiter, until).await?;
             match end {
                 WaitEnd::Settled(Outcome::Failed(error)) => return Err(error),
                 WaitEnd::Settled(_) => return Ok(self),
@@ -114,20 +108,16 @@ impl Stamper {
         }
     }
 
-    /// Waits like [`started`](Self::started), in a thread.
-    pub(crate) fn started_blocking(self) -> Result<Self, Error> {
-        let waiter = Waiter::new();
-        self.wait_for_lease(&waiter);
-        waiter.wait_until(self.0.plan.until());
-        match waiter.take_outcome() {
-            Some(Outcome::Failed(error)) => Err(error),
-            Some(Outcome::Ready | Outcome::Number(_) | Outcome::Range(_)) => Ok(self),
-            None => Err(self.no_lease()),
-        }
+    fn wait(&self, waiter: Arc<Waiter>, until: Instant) -> Wait<'_> {
+        let plan = &self.0.plan;
+        Wait::new(waiter, until, None, &plan.shared, plan.pool.as_str())
     }
 
-    fn wait_for_lease(&self, waiter: &Arc<Waiter>) {
-        self.0.keeper.with(|keeper| keeper.wait_for_lease(waiter));
+    /// Returns when a caller gives up who comes now.
+    fn until(&self) -> Instant {
+        let now = Instant::now();
+        let deadline = self.0.plan.shared.settings.deadline;
+        now.checked_add(deadline).unwrap_or(now)
     }
 
     fn no_lease(&self) -> Error {
@@ -139,18 +129,6 @@ impl StamperCore {
     /// Drops the lease, because a copy of this process may have it, too.
     pub(crate) fn forget(&self) {
         self.keeper.with(|keeper| keeper.forget());
-    }
-}
-
-impl StamperPlan {
-    /// Returns when a caller gives up who waits from now on.
-    fn until(&self) -> Instant {
-        let now = Instant::now();
-        now.checked_add(self.deadline()).unwrap_or(now)
-    }
-
-    fn deadline(&self) -> Duration {
-        self.shared.settings.deadline
     }
 }
 

@@ -195,23 +195,27 @@ impl Stock {
         self.lock().n_forgets
     }
 
-    /// Takes a number, or lets the caller stand in line.
-    pub(crate) fn take_or_wait(&self, waiter: &Arc<Waiter>, now: Instant) -> (Option<Item>, After) {
+    /// Takes a number, or lets the caller stand in line, which is `None`. The outcome is
+    /// [`Ready`](Outcome::Ready) if each number must be a call.
+    pub(crate) fn take_or_wait(
+        &self,
+        waiter: &Arc<Waiter>,
+        now: Instant,
+    ) -> (Option<Outcome>, After) {
         let (mut state, mut after) = self.enter(now);
+        if self.is_unbuffered() {
+            return (Some(Outcome::Ready), after);
+        }
         let mut item = None;
         if state.line.is_empty() {
             item = state.numbers.take(&self.front, now);
         }
         if item.is_none() {
-            if self.is_unbuffered() {
-                waiter.settle(Outcome::Ready);
-            } else {
-                state.line.push_back(Arc::clone(waiter));
-            }
+            state.line.push_back(Arc::clone(waiter));
             state.hurry();
         }
         self.go_on(&mut state, &mut after, now);
-        (item, after)
+        (item.map(Outcome::Number), after)
     }
 
     /// Settles the waiter when so many numbers are in memory, or if there is no buffer.
@@ -229,12 +233,12 @@ impl Stock {
         after
     }
 
-    /// Takes a caller out of the line, who gave up. Returns false if the caller is settled already.
+    /// Takes a caller who gives up out of the line. Returns false if the caller is settled already.
     ///
     /// The refill goes on.
     pub(crate) fn withdraw(&self, waiter: &Arc<Waiter>) -> bool {
         let mut state = self.lock();
-        if waiter.is_settled() {
+        if !waiter.give_up() {
             return false;
         }
         state.line.retain(|other| !Arc::ptr_eq(other, waiter));
@@ -262,7 +266,12 @@ impl Stock {
         (Readings { left, rate }, after)
     }
 
-    /// Returns the last failure of a refill, if no refill has succeeded since.
+    /// Notes how a call of a caller without a buffer ended.
+    pub(crate) fn note_call(&self, failure: Option<&Error>) {
+        self.lock().last_error = failure.cloned().map(Arc::new);
+    }
+
+    /// Returns the last failure of a call for numbers, if none has succeeded since.
     pub(crate) fn last_error(&self) -> Option<Arc<Error>> {
         self.lock().last_error.clone()
     }

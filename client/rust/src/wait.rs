@@ -1,7 +1,6 @@
 //! The wait of a task, on any runtime.
 
 use std::{
-    future::Future,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -30,7 +29,7 @@ pub(crate) enum WaitEnd {
 pub(crate) struct Wait<'a> {
     waiter: Arc<Waiter>,
     until: Instant,
-    /// Where the waiter stands in line. `None` if a thread of the client makes a call for it.
+    /// Where the waiter stands in line. `None` if a thread of the client works for it.
     stock: Option<Arc<Stock>>,
     shared: &'a Shared,
     sequence: &'a str,
@@ -59,11 +58,11 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Takes the waiter out of the line. Returns false if it is settled already.
-    fn withdraw(&self) -> bool {
+    /// Gives up, and leaves the line. Returns false if the waiter is settled already.
+    fn give_up(&self) -> bool {
         match &self.stock {
             Some(stock) => stock.withdraw(&self.waiter),
-            None => !self.waiter.is_settled(),
+            None => self.waiter.give_up(),
         }
     }
 
@@ -103,7 +102,7 @@ impl Future for Wait<'_> {
             return wait.end_settled();
         }
         if Instant::now() >= wait.until {
-            return if wait.withdraw() {
+            return if wait.give_up() {
                 wait.end(WaitEnd::GaveUp)
             } else {
                 wait.end_settled()
@@ -120,14 +119,11 @@ impl Future for Wait<'_> {
 impl Drop for Wait<'_> {
     /// Of a task that was cancelled. A number that it got is a gap.
     fn drop(&mut self) {
-        if self.has_ended || self.n_forks != fork::n_forks() || self.withdraw() {
+        if self.has_ended || self.n_forks != fork::n_forks() || self.give_up() {
             return;
         }
-        let count = match self.waiter.take_outcome() {
-            Some(Outcome::Number(_)) => 1,
-            Some(Outcome::Range(range)) => range.count(),
-            Some(Outcome::Ready | Outcome::Failed(_)) | None => 0,
-        };
+        let outcome = self.waiter.take_outcome();
+        let count = outcome.map_or(0, |outcome| outcome.count());
         let hooks = &self.shared.hooks;
         hooks.dropped(self.sequence, count, DropCause::Late);
     }

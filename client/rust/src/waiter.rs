@@ -1,9 +1,8 @@
-//! Callers who found nothing: threads that wait, and tasks of any runtime.
+//! Callers who found nothing, and wait as tasks of any runtime.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
-    time::Instant,
 };
 
 use odometer_core::block::Block;
@@ -23,12 +22,9 @@ pub(crate) enum Outcome {
     Failed(Error),
 }
 
-/// A caller who waits. It is settled once.
+/// A caller who waits. It is settled once, or gives up.
 #[derive(Default)]
-pub(crate) struct Waiter {
-    state: Mutex<WaiterState>,
-    settled: Condvar,
-}
+pub(crate) struct Waiter(Mutex<WaiterState>);
 
 #[derive(Default)]
 struct WaiterState {
@@ -38,20 +34,32 @@ struct WaiterState {
     waker: Option<Waker>,
 }
 
+impl Outcome {
+    /// Returns how many numbers the caller got.
+    pub(crate) fn count(&self) -> u64 {
+        match self {
+            Self::Number(_) => 1,
+            Self::Range(range) => range.count(),
+            Self::Ready | Self::Failed(_) => 0,
+        }
+    }
+}
+
 impl Waiter {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self::default())
+        Arc::default()
     }
 
     /// Ends the wait. The caller sleeps until [`wake`](Self::wake).
     ///
-    /// A later call changes nothing.
-    pub(crate) fn settle(&self, outcome: Outcome) {
-        let mut state = self.lock();
-        if !state.is_settled {
-            state.is_settled = true;
-            state.outcome = Some(outcome);
-        }
+    /// Returns false if the wait has ended already. Then nothing changes.
+    pub(crate) fn settle(&self, outcome: Outcome) -> bool {
+        self.end(Some(outcome))
+    }
+
+    /// Ends the wait without an outcome. Returns false if it has ended already.
+    pub(crate) fn give_up(&self) -> bool {
+        self.end(None)
     }
 
     pub(crate) fn is_settled(&self) -> bool {
@@ -63,7 +71,6 @@ impl Waiter {
     /// It runs code of the program, so no lock may be held.
     pub(crate) fn wake(&self) {
         let waker = self.lock().waker.take();
-        self.settled.notify_all();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -72,19 +79,6 @@ impl Waiter {
     /// Returns how the wait ended, once.
     pub(crate) fn take_outcome(&self) -> Option<Outcome> {
         self.lock().outcome.take()
-    }
-
-    /// Lets the thread wait until it is settled, or until this time.
-    pub(crate) fn wait_until(&self, until: Instant) {
-        let mut state = self.lock();
-        while !state.is_settled {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let waited = self.settled.wait_timeout(state, left);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        }
     }
 
     /// Returns whether it is settled. If not, the task is woken when it is, or by its deadline.
@@ -97,7 +91,17 @@ impl Waiter {
         Poll::Pending
     }
 
+    fn end(&self, outcome: Option<Outcome>) -> bool {
+        let mut state = self.lock();
+        if state.is_settled {
+            return false;
+        }
+        state.is_settled = true;
+        state.outcome = outcome;
+        true
+    }
+
     fn lock(&self) -> MutexGuard<'_, WaiterState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,8 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
     time::Duration,
 };
@@ -15,7 +16,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-use super::stub::Stub;
+use super::{stub::Stub, until};
 use crate::{
     Client,
     hooks::{DropCause, Hooks, MetricsHooks, RefillReport, SafeHooks},
@@ -122,31 +123,35 @@ fn numbers_that_nobody_lost_are_not_reported() {
     assert_eq!(n_calls.load(Ordering::Relaxed), 1);
 }
 
-/// Keeps the names of spans, and the fields that were recorded.
+/// Keeps the text of each span: its name, and a line for each field.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<String>>>);
 
-impl Visit for Spans {
+struct SpanText<'a>(&'a mut String);
+
+impl Visit for SpanText<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        let text = format!("{} {value:?}", field.name());
-        self.0.lock().unwrap().push(text);
+        let line = format!("\n{} {value:?}", field.name());
+        self.0.push_str(&line);
     }
 }
 
 impl Subscriber for Spans {
-    fn enabled(&self, _metadata: &Metadata<'_>) -> bool {
-        true
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span()
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let name = span.metadata().name().to_owned();
-        self.0.lock().unwrap().push(name);
-        span.record(&mut self.clone());
-        Id::from_u64(1)
+        let mut text = span.metadata().name().to_owned();
+        span.record(&mut SpanText(&mut text));
+        let mut spans = self.0.lock().unwrap();
+        spans.push(text);
+        Id::from_u64(u64::try_from(spans.len()).unwrap())
     }
 
-    fn record(&self, _span: &Id, values: &Record<'_>) {
-        values.record(&mut self.clone());
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        let at = usize::try_from(span.into_u64()).unwrap() - 1;
+        values.record(&mut SpanText(&mut self.0.lock().unwrap()[at]));
     }
 
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
@@ -159,24 +164,66 @@ impl Subscriber for Spans {
 }
 
 #[test]
-fn a_call_for_numbers_has_a_span() {
-    let stub = Stub::start();
-    stub.define("order", "strict");
+fn each_call_for_numbers_has_a_span() {
+    let (stub, spans) = (Stub::start(), Spans::default());
+    // The calls are made in threads of the client. No other test may set it.
+    tracing::subscriber::set_global_default(spans.clone()).unwrap();
     let client = Client::builder().endpoints([&stub.url]).build().unwrap();
-    let orders = client.sequence("orders").unwrap();
-    // Its kind is known now, so the next call is made in this thread.
-    orders.next_blocking().unwrap();
-    let spans = Spans::default();
-    tracing::subscriber::with_default(spans.clone(), || orders.next_blocking().unwrap());
-    let seen = spans.0.lock().unwrap().join("\n");
-    for expected in [
-        "odometer.refill",
-        "sequence \"orders\"",
-        "traceparent \"00-",
-        "endpoint \"http://127.0.0.1:",
-        "outcome \"ok\"",
-        "count 1",
-    ] {
-        assert!(seen.contains(expected), "{expected}\n{seen}");
+    for order in ["relaxed", "strict"] {
+        stub.define("order", order);
+        let name = format!("traced-{order}");
+        client.sequence(&name).unwrap().next_blocking().unwrap();
+        let n_numbers = if order == "strict" { 1 } else { 100 };
+        let expected: [&str; 6] = [
+            "odometer.refill",
+            &format!("sequence {name:?}"),
+            "traceparent \"00-",
+            "endpoint \"http://127.0.0.1:",
+            "outcome \"ok\"",
+            &format!("count {n_numbers}"),
+        ];
+        until("the span has ended", || {
+            let spans = spans.0.lock().unwrap();
+            let has_all = |text: &String| expected.iter().all(|part| text.contains(*part));
+            spans.iter().any(has_all)
+        });
+    }
+}
+
+/// Is held up at its first report of a refill.
+struct Slow {
+    held: Mutex<Option<mpsc::Receiver<()>>>,
+    is_held: Arc<AtomicBool>,
+}
+
+impl Hooks for Slow {
+    fn refill(&self, _report: &RefillReport<'_>) {
+        let held = self.held.lock().unwrap().take();
+        if let Some(held) = held {
+            self.is_held.store(true, Ordering::Release);
+            let _released = held.recv_timeout(Duration::from_secs(30));
+        }
+    }
+}
+
+#[test]
+fn a_slow_hook_holds_up_no_caller_and_no_refill() {
+    for order in ["relaxed", "strict"] {
+        let (stub, is_held) = (Stub::start(), Arc::new(AtomicBool::new(false)));
+        stub.define("order", order);
+        let (gate, held) = mpsc::channel();
+        let hooks = Slow {
+            held: Mutex::new(Some(held)),
+            is_held: Arc::clone(&is_held),
+        };
+        let builder = Client::builder().endpoints([&stub.url]).hooks(hooks);
+        let client = builder.build().unwrap();
+        let orders = client.sequence("orders").unwrap();
+        assert_eq!(orders.next_blocking().unwrap(), 1);
+        until("the hook is held up", || is_held.load(Ordering::Acquire));
+        for expected in 2..=250 {
+            assert_eq!(orders.next_blocking().unwrap(), expected);
+        }
+        assert_eq!(gate.send(()), Ok(()), "the hook was not held up");
     }
 }

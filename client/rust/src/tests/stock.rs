@@ -139,9 +139,9 @@ impl Scene {
     /// Lets a caller stand in line.
     fn wait(&mut self) -> Arc<Waiter> {
         let waiter = Waiter::new();
-        let (item, after) = self.stock.take_or_wait(&waiter, self.now);
+        let (outcome, after) = self.stock.take_or_wait(&waiter, self.now);
         self.finish(after);
-        assert_eq!(item, None);
+        assert!(outcome.is_none());
         waiter
     }
 

@@ -13,11 +13,13 @@ use std::{
 
 use futures_util::future::join_all;
 
-use super::{stub::Stub, until};
+use super::{
+    stub::{Said, Stub, is_post},
+    until,
+};
 use crate::{
-    Client, Error, Kind, SequenceOptions,
+    Client, Error, Kind, Sequence, SequenceOptions,
     hooks::{DropCause, Hooks},
-    tests::stub::Said,
 };
 
 /// Remembers that it was woken.
@@ -154,6 +156,61 @@ fn a_cancelled_task_costs_a_number_at_most_and_holds_nobody_up() {
     }
     let dropped = drops.recv_timeout(Duration::from_secs(10)).unwrap();
     assert_eq!(dropped, (1, DropCause::Late));
+}
+
+/// A strict sequence whose calls for numbers wait until the gate is dropped.
+fn held_up() -> (
+    Stub,
+    Sequence,
+    mpsc::Sender<()>,
+    mpsc::Receiver<(u64, DropCause)>,
+) {
+    let stub = Stub::start();
+    stub.define("order", "strict");
+    let (sender, drops) = mpsc::channel();
+    let client = Client::builder()
+        .endpoints([&stub.url])
+        .hooks(Late(sender))
+        .build()
+        .unwrap();
+    let (gate, held) = mpsc::channel::<()>();
+    stub.answer(move |_, call| {
+        if is_post(call) {
+            let _released = held.recv_timeout(Duration::from_secs(10));
+        }
+        Said::GoOn
+    });
+    (stub, client.sequence("orders").unwrap(), gate, drops)
+}
+
+#[test]
+fn the_number_of_a_call_that_nobody_waits_for_is_a_gap_that_hooks_are_told_about() {
+    let (stub, orders, gate, drops) = held_up();
+    run(orders.warm(1)).unwrap();
+    {
+        let mut cancelled = pin!(orders.next());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(cancelled.as_mut().poll(&mut context).is_pending());
+        until("the call has come", || stub.n_posts() == 1);
+    }
+    drop(gate);
+    let dropped = drops.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(dropped, (1, DropCause::Late));
+    assert_eq!(run(orders.next()).unwrap(), 2);
+}
+
+#[test]
+fn what_a_call_brings_that_was_under_way_at_a_forget_is_not_given() {
+    let (stub, orders, gate, drops) = held_up();
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(|| orders.next_blocking().unwrap());
+        until("the call has come", || stub.n_posts() == 1);
+        orders.forget();
+        drop(gate);
+        assert_eq!(caller.join().unwrap(), 2);
+    });
+    let dropped = drops.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(dropped, (1, DropCause::Forget));
 }
 
 #[test]

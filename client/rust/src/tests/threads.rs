@@ -71,9 +71,11 @@ fn a_waiter_is_woken_at_its_deadline_and_not_before() {
 fn a_waiter_is_settled_once() {
     let waiter = Waiter::new();
     assert!(!waiter.is_settled());
-    waiter.settle(Outcome::Ready);
-    waiter.settle(Outcome::Failed(crate::Error::TimeEnds));
+    assert!(waiter.settle(Outcome::Ready));
+    assert!(!waiter.settle(Outcome::Failed(crate::Error::TimeEnds)) && !waiter.give_up());
     assert!(matches!(waiter.take_outcome(), Some(Outcome::Ready)));
     assert!(waiter.is_settled() && waiter.take_outcome().is_none());
-    waiter.wait_until(Instant::now() + Duration::from_secs(3600));
+    let late = Waiter::new();
+    assert!(late.give_up());
+    assert!(!late.settle(Outcome::Ready), "nobody would get it");
 }
