@@ -1,15 +1,10 @@
 //! Tells a program about the work of its client.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use crate::random;
+use crate::{panics::survive, random};
 
-/// The log target of this library, for events and spans.
-pub(crate) const TARGET: &str = "odometer_client";
+const HOOK: &str = "a hook of the program";
 
 /// What a program may want to know. [`MetricsHooks`] is the default.
 ///
@@ -129,31 +124,23 @@ impl SafeHooks {
     }
 
     pub(crate) fn refill(&self, report: &RefillReport<'_>) {
-        survive(|| self.0.refill(report));
+        survive(HOOK, || self.0.refill(report));
     }
 
     pub(crate) fn waited(&self, sequence: &str, waited: Duration) {
-        survive(|| self.0.waited(sequence, waited));
+        survive(HOOK, || self.0.waited(sequence, waited));
     }
 
     pub(crate) fn dropped(&self, sequence: &str, count: u64, cause: DropCause) {
         if count > 0 {
-            survive(|| self.0.dropped(sequence, count, cause));
+            survive(HOOK, || self.0.dropped(sequence, count, cause));
         }
     }
 
     /// Returns a header that can be sent, even if the program's hook has none.
     pub(crate) fn traceparent(&self, sequence: &str) -> String {
-        let said = survive(|| self.0.traceparent(sequence));
+        let said = survive(HOOK, || self.0.traceparent(sequence));
         let is_visible = |said: &String| said.bytes().all(|byte| byte.is_ascii_graphic());
         said.filter(is_visible).unwrap_or_else(random::traceparent)
     }
-}
-
-fn survive<T>(hook: impl FnOnce() -> T) -> Option<T> {
-    let outcome = catch_unwind(AssertUnwindSafe(hook));
-    if outcome.is_err() {
-        tracing::error!(target: TARGET, "a hook of the program panicked");
-    }
-    outcome.ok()
 }

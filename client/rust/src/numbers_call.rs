@@ -6,7 +6,8 @@ use tracing::{Span, field::Empty};
 
 use crate::{
     error::Error,
-    hooks::{RefillReport, SafeHooks, TARGET},
+    hooks::{RefillReport, SafeHooks},
+    log::TARGET,
 };
 
 /// A call for numbers that is under way.

@@ -2,6 +2,8 @@
 //!
 //! Each of them comes from the system, so a forked child draws other numbers than its parent.
 
+use crate::log::TARGET;
+
 /// How a number between two others is drawn. Tests give their own.
 pub(crate) type Uniform = fn(f64, f64) -> f64;
 
@@ -21,7 +23,7 @@ pub(crate) fn uniform(low: f64, high: f64) -> f64 {
 pub(crate) fn traceparent() -> String {
     let mut bytes = [1_u8; TRACE_BYTES + SPAN_BYTES];
     if let Err(error) = getrandom::fill(&mut bytes) {
-        tracing::debug!(target: "odometer_client", %error, "a trace has no id of its own");
+        tracing::debug!(target: TARGET, %error, "a trace has no id of its own");
     }
     let (trace, span) = bytes.split_at(TRACE_BYTES);
     format!("00-{}-{}-00", hex(trace), hex(span))

@@ -81,7 +81,7 @@ impl Service {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             endpoints: Endpoints::new(settings.endpoints.clone(), settings.uniform),
-            transport: Transport::new(settings.http.clone()),
+            transport: Transport::new(settings.http.new_agent()),
             token: Token::new(settings.token.clone()),
             usual_timeout: settings.refill_timeout,
         }

@@ -15,7 +15,7 @@ use ureq::{
     tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem},
 };
 
-use crate::error::Error;
+use crate::{error::Error, panics::survive};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The server closes connections that were idle for 75 s.
@@ -63,24 +63,21 @@ pub(crate) struct RawReply {
 
 /// Makes calls, and keeps connections for the calls after them.
 pub(crate) struct Transport {
-    config: Config,
     /// The connections. They are replaced as a whole, to close those that no call uses.
     agent: Mutex<Agent>,
 }
 
 impl Transport {
-    pub(crate) fn new(config: Config) -> Self {
+    pub(crate) fn new(agent: Agent) -> Self {
         Self {
-            agent: Mutex::new(config.new_agent()),
-            config,
+            agent: Mutex::new(agent),
         }
     }
 
     /// Closes what no call uses. Calls in flight close theirs when they end.
     pub(crate) fn close_idle(&self) {
-        let fresh = self.config.new_agent();
         let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
-        *agent = fresh;
+        *agent = agent.config().new_agent();
     }
 
     /// Makes one call. Retries nothing, and follows no redirect.
@@ -88,6 +85,17 @@ impl Transport {
     /// # Errors
     /// [`Error::Unreachable`] without a whole reply, and [`Error::InvalidReply`] if it is too long.
     pub(crate) fn call(
+        &self,
+        endpoint: &Arc<str>,
+        call: &Call<'_>,
+        token: Option<&str>,
+    ) -> Result<RawReply, Error> {
+        // The HTTP library panics if the system gives it no thread.
+        let exchanged = survive("a call", || self.exchange(endpoint, call, token));
+        exchanged.unwrap_or_else(|| Err(unreachable(endpoint, false, "the call panicked")))
+    }
+
+    fn exchange(
         &self,
         endpoint: &Arc<str>,
         call: &Call<'_>,

@@ -7,7 +7,7 @@ use std::{
 
 use odometer_core::block::Block;
 
-use crate::{buffer::Item, error::Error};
+use crate::{buffer::Item, error::Error, panics::survive};
 
 /// How a wait ended.
 #[derive(Clone, Debug)]
@@ -68,11 +68,11 @@ impl Waiter {
 
     /// Wakes the caller, who then looks at the outcome and at the time.
     ///
-    /// It runs code of the program, so no lock may be held.
+    /// It runs code of the program, so no lock may be held. A panic there harms nobody else.
     pub(crate) fn wake(&self) {
         let waker = self.lock().waker.take();
         if let Some(waker) = waker {
-            waker.wake();
+            survive("a waker of the program", || waker.wake());
         }
     }
 

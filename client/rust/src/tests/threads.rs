@@ -2,6 +2,7 @@
 
 use std::{
     sync::{Arc, Barrier, mpsc},
+    task::{Context, Wake, Waker},
     time::{Duration, Instant},
 };
 
@@ -55,8 +56,8 @@ fn a_waiter_is_woken_at_its_deadline_and_not_before() {
         timer.wake_at(at, waiter, &threads).unwrap();
     }
     let flag = Arc::new(super::tasks::Flag::default());
-    let waker = std::task::Waker::from(Arc::clone(&flag));
-    let context = std::task::Context::from_waker(&waker);
+    let waker = Waker::from(Arc::clone(&flag));
+    let context = Context::from_waker(&waker);
     assert!(early.poll(&context).is_pending());
     until("the early one is woken", || flag.is_set());
     assert!(began.elapsed() >= Duration::from_millis(50));
@@ -78,4 +79,22 @@ fn a_waiter_is_settled_once() {
     let late = Waiter::new();
     assert!(late.give_up());
     assert!(!late.settle(Outcome::Ready), "nobody would get it");
+}
+
+struct PanickingWaker;
+
+impl Wake for PanickingWaker {
+    fn wake(self: Arc<Self>) {
+        panics();
+    }
+}
+
+#[test]
+fn a_waker_that_panics_harms_only_its_task() {
+    let waiter = Waiter::new();
+    let waker = Waker::from(Arc::new(PanickingWaker));
+    assert!(waiter.poll(&Context::from_waker(&waker)).is_pending());
+    waiter.settle(Outcome::Ready);
+    waiter.wake();
+    assert!(waiter.poll(&Context::from_waker(&waker)).is_ready());
 }

@@ -8,7 +8,15 @@ use std::{
     time::Duration,
 };
 
-use ureq::http::Method;
+use ureq::{
+    Agent,
+    config::Config,
+    http::{Method, Uri},
+    unversioned::{
+        resolver::{ResolvedSocketAddrs, Resolver},
+        transport::{DefaultConnector, NextTimeout},
+    },
+};
 
 use crate::{
     error::Error,
@@ -38,7 +46,7 @@ fn called(reply: &[u8]) -> Result<RawReply, Error> {
         stream.write_all(&reply).unwrap();
         n_read
     });
-    let transport = Transport::new(config(None, TIMEOUT));
+    let transport = Transport::new(config(None, TIMEOUT).new_agent());
     let result = transport.call(&url, &Call::new(Method::POST, "/next", TIMEOUT), None);
     assert!(server.join().unwrap() > 0);
     result
@@ -111,10 +119,39 @@ fn a_call_ends_in_time_however_slowly_the_bytes_come() {
             thread::sleep(Duration::from_millis(20));
         }
     });
-    let transport = Transport::new(config(None, TIMEOUT));
+    let transport = Transport::new(config(None, TIMEOUT).new_agent());
     let call = Call::new(Method::GET, "/", Duration::from_millis(200));
     let error = transport.call(&url, &call, None).unwrap_err();
     assert_eq!(error.outcome(), "timeout");
     drop(transport);
     server.join().unwrap();
+}
+
+/// Panics, as the HTTP library does if the system gives it no thread.
+#[derive(Debug)]
+struct NoResolver;
+
+impl Resolver for NoResolver {
+    fn resolve(
+        &self,
+        _uri: &Uri,
+        _config: &Config,
+        _timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        panic!("on purpose");
+    }
+}
+
+#[test]
+fn a_call_that_panics_is_one_without_a_reply() {
+    let agent = Agent::with_parts(
+        config(None, TIMEOUT),
+        DefaultConnector::default(),
+        NoResolver,
+    );
+    let call = Call::new(Method::GET, "/", TIMEOUT);
+    let called = Transport::new(agent).call(&"http://a".into(), &call, None);
+    let error = called.unwrap_err();
+    assert_eq!(error.outcome(), "connection");
+    assert!(error.is_retryable());
 }
