@@ -18,7 +18,7 @@ use crate::{
     random,
     service::TokenSource,
     settings::Settings,
-    transport,
+    threads, transport,
 };
 
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(2);
@@ -151,6 +151,12 @@ impl ClientBuilder {
     /// # Errors
     /// [`Error::InvalidSetting`] if a setting cannot be used.
     pub fn build(self) -> Result<Client, Error> {
+        let (settings, hooks) = self.settings()?;
+        Ok(Client::new(settings, hooks))
+    }
+
+    /// Checks what was set.
+    pub(crate) fn settings(self) -> Result<(Settings, SafeHooks), Error> {
         if self.endpoints.is_empty() {
             return Err(Error::setting("a client needs an endpoint"));
         }
@@ -190,8 +196,9 @@ impl ClientBuilder {
             initial_size: self.initial_size,
             lease_ttl: self.lease_ttl,
             uniform: random::uniform,
+            spawn: threads::spawn,
         };
-        Ok(Client::new(settings, self.hooks))
+        Ok((settings, self.hooks))
     }
 }
 

@@ -56,7 +56,7 @@ impl Engine {
     fn new(settings: Arc<Settings>) -> Self {
         Self {
             service: Service::new(&settings),
-            threads: Arc::default(),
+            threads: Arc::new(Threads::new(settings.spawn)),
             timer: Arc::default(),
             settings,
         }

@@ -237,7 +237,7 @@ impl Keeper {
                 ttl: shared.settings.lease_ttl,
                 timeout: shared.settings.refill_timeout,
             };
-            engine.threads.run(Box::new(move || keeper.keep(&calls)))
+            engine.threads.start(Box::new(move || keeper.keep(&calls)))
         });
         if let Err(error) = started {
             state.is_started = false;

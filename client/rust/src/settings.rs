@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ureq::config::Config;
 
-use crate::{random::Uniform, service::TokenSource};
+use crate::{random::Uniform, service::TokenSource, threads::Spawn};
 
 /// The settings of one client.
 pub(crate) struct Settings {
@@ -24,4 +24,5 @@ pub(crate) struct Settings {
     /// How long the lease of a worker id lasts.
     pub(crate) lease_ttl: Duration,
     pub(crate) uniform: Uniform,
+    pub(crate) spawn: Spawn,
 }

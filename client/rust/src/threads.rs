@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -9,17 +10,20 @@ use std::{
 
 use crate::error::Error;
 
-/// Bounds the threads. Jobs beyond it wait until a thread is free.
-const MAX_THREADS: usize = 256;
+/// Bounds the threads that take jobs in turn. Jobs beyond it wait until a thread is free.
+pub(crate) const MAX_THREADS: usize = 256;
 /// How long a thread waits for its next job.
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
 /// What a thread does. If it is dropped without being called, no thread could be had for it.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
+/// How a thread is had from the system. Tests give their own.
+pub(crate) type Spawn = fn(Job) -> io::Result<()>;
+
 /// The threads of one client in one process.
-#[derive(Default)]
 pub(crate) struct Threads {
+    spawn: Spawn,
     state: Mutex<ThreadState>,
     changed: Condvar,
 }
@@ -35,7 +39,24 @@ struct ThreadState {
 /// Counts a thread until it ends, however it ends.
 struct CountedThread<'a>(&'a Threads);
 
+/// Runs a job in a new thread.
+///
+/// # Errors
+/// The system gives no thread. The job was dropped.
+pub(crate) fn spawn(job: Job) -> io::Result<()> {
+    let builder = thread::Builder::new().name("odometer-client".to_owned());
+    builder.spawn(job).map(drop)
+}
+
 impl Threads {
+    pub(crate) fn new(spawn: Spawn) -> Self {
+        Self {
+            spawn,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
     /// Runs a job in an idle thread, or in a new one.
     ///
     /// # Errors
@@ -50,16 +71,19 @@ impl Threads {
         state.n_threads += 1;
         drop(state);
         let threads = Arc::clone(self);
-        let started = thread::Builder::new()
-            .name("odometer-client".to_owned())
-            .spawn(move || threads.work(job));
-        match started {
-            Ok(_handle) => Ok(()),
-            Err(error) => {
-                self.lock().n_threads -= 1;
-                Err(Error::no_thread(&error))
-            }
+        let started = self.start(Box::new(move || threads.work(job)));
+        if started.is_err() {
+            self.lock().n_threads -= 1;
         }
+        started
+    }
+
+    /// Runs a job that may last as long as the client, in a thread of its own.
+    ///
+    /// # Errors
+    /// The system gives no thread. The job was dropped.
+    pub(crate) fn start(&self, job: Job) -> Result<(), Error> {
+        (self.spawn)(job).map_err(|error| Error::no_thread(&error))
     }
 
     /// Does jobs until there is none for some time.

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{error::Error, threads::Threads, waiter::Waiter};
 
-/// The deadlines of one client in one process. One of its threads watches them while there are any.
+/// The deadlines of one client in one process. A thread watches them while there are any.
 #[derive(Default)]
 pub(crate) struct Timer {
     state: Mutex<TimerState>,
@@ -33,23 +33,19 @@ impl Timer {
         self: &Arc<Self>,
         at: Instant,
         waiter: &Arc<Waiter>,
-        threads: &Arc<Threads>,
+        threads: &Threads,
     ) -> Result<(), Error> {
         let mut state = self.lock();
+        if !state.is_watched {
+            let timer = Arc::clone(self);
+            threads.start(Box::new(move || timer.watch()))?;
+            state.is_watched = true;
+        }
         state.n_set += 1;
         let key = (at, state.n_set);
         state.deadlines.insert(key, Arc::downgrade(waiter));
-        if mem::replace(&mut state.is_watched, true) {
-            self.changed.notify_one();
-            return Ok(());
-        }
-        drop(state);
-        let timer = Arc::clone(self);
-        let started = threads.run(Box::new(move || timer.watch()));
-        if started.is_err() {
-            self.lock().is_watched = false;
-        }
-        started
+        self.changed.notify_one();
+        Ok(())
     }
 
     /// Wakes waiters until none is left.

@@ -27,7 +27,7 @@ fn now_ms() -> i64 {
 
 /// Leases worker ids 0, 1, 2 … in turn, for as long as a test says.
 #[derive(Clone, Default)]
-struct Workers {
+pub(super) struct Workers {
     next: Arc<AtomicI64>,
     /// How far ahead time is reserved, in milliseconds.
     ahead_ms: Arc<AtomicI64>,
@@ -38,7 +38,7 @@ struct Workers {
 }
 
 impl Workers {
-    fn of(stub: &Stub) -> Self {
+    pub(super) fn of(stub: &Stub) -> Self {
         let workers = Self::default();
         workers.ahead_ms.store(60_000, Ordering::Relaxed);
         workers.renew_after_ms.store(20_000, Ordering::Relaxed);
@@ -55,6 +55,9 @@ impl Workers {
             return Said::Reply(204, Value::Null);
         }
         let is_new = call == "POST workers";
+        if !is_new && call != "POST renew" {
+            return Said::GoOn;
+        }
         let worker = self.next.fetch_add(i64::from(is_new), Ordering::Relaxed);
         let now_ms = now_ms();
         let body = json!({
