@@ -143,6 +143,21 @@ impl Driver {
         self.signal(Signal::CONT);
     }
 
+    /// Returns how many times the threads of the library for Rust have waited for something.
+    pub(super) fn n_waits(&self) -> u64 {
+        let tasks = format!("/proc/{}/task", self.process.id());
+        let tasks = std::fs::read_dir(tasks).expect("the driver runs").flatten();
+        // A thread may end meanwhile.
+        let texts =
+            tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+        let of_library = texts.filter(|text| text.starts_with("Name:\todometer-client\n"));
+        let n_waits = of_library.filter_map(|text| {
+            let (_, rest) = text.split_once("\nvoluntary_ctxt_switches:")?;
+            rest.lines().next()?.trim().parse::<u64>().ok()
+        });
+        n_waits.sum()
+    }
+
     fn signal(&self, signal: Signal) {
         rustix::process::kill_process(pid(self.process.id()), signal)
             .expect("our child can be sent a signal");

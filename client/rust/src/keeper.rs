@@ -43,8 +43,9 @@ use crate::{
 /// How many ticks ahead of the clock an id may be. The counter goes on from tick to tick, so the
 /// next tick may be needed although few ids of the present tick were made.
 const AHEAD: u64 = 1;
-/// The pause between two calls for a lease whose time is used up.
-const RENEWAL_PAUSE: Duration = Duration::from_millis(100);
+/// How long after a lease or a renewal callers can call for the next one. If the clock is ahead,
+/// each id that is refused calls, and a renewal costs the service a write.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 /// How often a lease is given back, if the call fails. If none succeeds, the id rests.
 const MAX_RETURNS: u32 = 3;
 
@@ -78,13 +79,18 @@ struct KeeperState {
     /// From when on nothing was stamped (Unix ms), once the keeper is closing.
     unused_from_ms: i64,
     n_failures: u32,
-    /// The next call is not made before this time, by the boot clock.
+    /// After a failure, the next call is not made before this time, by the boot clock.
     not_before: u64,
+    /// No caller can call for a renewal before this time, by the boot clock.
+    calls_from: u64,
     last_error: Option<Arc<Error>>,
     n_forgets: u64,
-    /// Callers who wait for the first lease.
+    /// Callers who wait for the first lease, or for the end of the thread.
     waiting: Vec<Arc<Waiter>>,
 }
+
+/// The thread of a keeper, until it ends, however it ends.
+struct KeeperThread<'a>(&'a Keeper);
 
 /// What the thread does next.
 enum KeeperTask {
@@ -165,20 +171,24 @@ impl Keeper {
         }
     }
 
-    /// Stops at once, and has the rest of the lease given back.
-    pub(crate) fn close(&self) {
+    /// Stops at once, and has the rest of the lease given back. Then the waiter is settled.
+    pub(crate) fn close(&self, waiter: &Arc<Waiter>) {
         let mut state = self.lock();
-        if mem::replace(&mut state.is_closing, true) {
-            return;
+        if !mem::replace(&mut state.is_closing, true) {
+            let unused_ms = self.stop().map(|tick| self.plan.layout.unix_ms_of(tick));
+            if let Some(lease) = &state.lease {
+                let until_ms = lease.until_ms.max(lease.from_ms);
+                // If the first unused tick is not known, all of the time counts as used.
+                let unused_ms = unused_ms.unwrap_or(until_ms);
+                state.unused_from_ms = unused_ms.clamp(lease.from_ms, until_ms);
+            }
         }
-        let unused_ms = self.stop().map(|tick| self.plan.layout.unix_ms_of(tick));
-        if let Some(lease) = &state.lease {
-            let until_ms = lease.until_ms.max(lease.from_ms);
-            // If the first unused tick is not known, all of the time counts as used.
-            let unused_ms = unused_ms.unwrap_or(until_ms);
-            state.unused_from_ms = unused_ms.clamp(lease.from_ms, until_ms);
+        if state.is_started {
+            state.waiting.push(Arc::clone(waiter));
+            self.changed.notify_one();
+        } else {
+            waiter.settle(Outcome::Ready);
         }
-        self.changed.notify_one();
     }
 
     /// Drops the lease without giving it back, because a copy of this process may have it, too.
@@ -248,6 +258,7 @@ impl Keeper {
 
     /// Leases, renews and gives back, until the keeper is closed.
     fn keep(&self, calls: &LeaseCalls) {
+        let _thread = KeeperThread(self);
         loop {
             let (task, n_forgets) = self.next_task();
             match task {
@@ -274,7 +285,9 @@ impl Keeper {
         let mut state = self.lock();
         loop {
             let now = boot_clock::now();
-            let is_called = self.is_called.swap(false, Ordering::AcqRel);
+            // In a pause the mark of a call stays, so that further callers do not wake the thread.
+            let calls_from = state.not_before.max(state.calls_from);
+            let is_called = now >= calls_from && self.is_called.swap(false, Ordering::AcqRel);
             let due = self.due.load(Ordering::Relaxed);
             let task = match &state.lease {
                 lease if state.is_closing => {
@@ -291,6 +304,8 @@ impl Keeper {
             }
             let next = if now < state.not_before {
                 state.not_before
+            } else if now < calls_from {
+                due.min(calls_from)
             } else {
                 due
             };
@@ -340,7 +355,8 @@ impl Keeper {
     fn go_on(&self, state: &mut KeeperState, lease: Lease) -> Result<(), Error> {
         let now = boot_clock::now();
         state.n_failures = 0;
-        state.not_before = now.saturating_add(nanos(RENEWAL_PAUSE));
+        state.not_before = 0;
+        state.calls_from = now.saturating_add(nanos(RENEWAL_PAUSE));
         let used = self.use_time(&lease);
         self.due.store(lease.due, Ordering::Relaxed);
         if used.is_ok() {
@@ -424,6 +440,25 @@ impl Keeper {
 
     fn lock(&self) -> MutexGuard<'_, KeeperState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for KeeperThread<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_started = false;
+        self.0.is_called.store(false, Ordering::Release);
+        // Who waits for a lease calls again. Who waits for the end has it now.
+        let waiting = if state.is_closing {
+            mem::take(&mut state.waiting)
+        } else {
+            Vec::new()
+        };
+        drop(state);
+        for waiter in waiting {
+            waiter.settle(Outcome::Ready);
+            waiter.wake();
+        }
     }
 }
 

@@ -8,9 +8,11 @@ use odometer_core::{
 };
 
 use crate::{
+    block_on::block_on,
     engine::Shared,
     error::Error,
     keeper::{Keeper, StamperPlan},
+    log::TARGET,
     of_process::OfProcess,
     wait::{Wait, WaitEnd},
     waiter::{Outcome, Waiter},
@@ -25,7 +27,8 @@ use crate::{
 /// no id can be made, [`take`](Self::take) says why.
 ///
 /// The worker id is renewed by a thread of the client. When the last clone is dropped, that thread
-/// gives it back. A forked child leases a worker id of its own.
+/// gives it back, unless the program ends before: see [`close`](Self::close). A forked child leases
+/// a worker id of its own.
 #[derive(Clone)]
 pub struct Stamper(Arc<StamperCore>);
 
@@ -92,6 +95,24 @@ impl Stamper {
         &self.0
     }
 
+    /// Stops this stamper and all its clones, and gives the worker id back. The task waits for that,
+    /// at most as long as the client's deadline.
+    ///
+    /// Call it before your program ends: the threads of the client end with it. If the id is not
+    /// given back, the next program gets it when the lease has ended.
+    pub async fn close(self) {
+        let waiter = Waiter::new();
+        self.0.keeper.with(|keeper| keeper.close(&waiter));
+        if let Err(error) = self.wait(waiter, self.until()).await {
+            tracing::debug!(target: TARGET, %error, "the end of a stamper cannot be waited for");
+        }
+    }
+
+    /// Stops like [`close`](Self::close). The thread waits.
+    pub fn close_blocking(self) {
+        block_on(self.close());
+    }
+
     /// Waits until ids can be made, or until no lease can be had.
     pub(crate) async fn started(self) -> Result<Self, Error> {
         let until = self.until();
@@ -134,7 +155,7 @@ impl StamperCore {
 
 impl Drop for StamperCore {
     fn drop(&mut self) {
-        self.keeper.with(|keeper| keeper.close());
+        self.keeper.with(|keeper| keeper.close(&Waiter::new()));
     }
 }
 

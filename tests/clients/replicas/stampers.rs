@@ -414,3 +414,59 @@ fn what_a_program_did_not_stamp_is_given_back() {
         driver.exit().await;
     });
 }
+
+#[test]
+fn a_program_that_closes_its_stamper_and_ends_at_once_leaves_its_worker_id_free() {
+    run(async {
+        let scene = Scene::start().await;
+        let mut driver = scene
+            .driver(&Stamping {
+                high: "time",
+                holder: "closes",
+                ttl_ms: LONG_TTL_MS,
+                is_unchecked: false,
+            })
+            .await;
+        driver.obey("lease").await;
+        let given = driver.take("stamp 1000").await;
+        assert_eq!((given.n_numbers(), &given.error), (1000, &None));
+        driver.obey("close").await;
+        driver.exit().await;
+        let (_, until_ms, is_held) = scene.lease_of(0).await;
+        assert!(!is_held && until_ms <= clock::now_ms(), "{until_ms}");
+        assert_eq!(n_outside("time", &given, 0, 0, until_ms), 0);
+    });
+}
+
+/// The most times that the threads of a library may wait in a second of refused ids.
+const MAX_WAITS: u64 = 1_000;
+
+#[test]
+fn ids_that_are_refused_do_not_wake_the_thread_of_the_stamper() {
+    run(async {
+        let mut scene = Scene::start().await;
+        let mut driver = scene
+            .driver(&Stamping {
+                high: "time",
+                holder: "asks",
+                ttl_ms: SHORT_TTL_MS,
+                is_unchecked: false,
+            })
+            .await;
+        driver.obey("lease").await;
+        scene.program.kill();
+        wait::until("the lease has ended", LIMIT, async || {
+            let given = driver.take("stamp 1").await;
+            (given.error.as_deref() == Some("no_lease")).then_some(())
+        })
+        .await;
+        let n_before = driver.n_waits();
+        let answer = driver.ask("refused 1000").await.expect("an answer");
+        let n_waits = driver.n_waits().saturating_sub(n_before);
+        let n_refused = answer.strip_prefix("refused ").expect("a count");
+        let n_refused: u64 = n_refused.parse().expect("a number");
+        assert!(n_refused > 100 * MAX_WAITS, "vacuous: {n_refused}");
+        assert!(n_waits < MAX_WAITS, "{n_waits} for {n_refused} ids");
+        driver.exit().await;
+    });
+}

@@ -137,6 +137,16 @@ impl Driver {
                 self.stamper = None;
                 "done".to_owned()
             }
+            ("close", []) => {
+                if let Some(stamper) = self.stamper.take() {
+                    stamper.close_blocking();
+                }
+                "done".to_owned()
+            }
+            ("refused", [millis]) => {
+                let n_refused = self.refused(Duration::from_millis(*millis));
+                format!("refused {n_refused}")
+            }
             ("stamp", [count]) => self.stamp(*count, Duration::ZERO).to_string(),
             ("stamp_in_fork", [count]) => {
                 let stamp = || self.stamp(*count, MAX_LEASE_WAIT);
@@ -179,6 +189,17 @@ impl Driver {
                 }
             }
         })
+    }
+
+    /// Asks for ids for so long. Returns how many were refused.
+    fn refused(&self, length: Duration) -> u64 {
+        let began = Instant::now();
+        let mut n_refused = 0;
+        while began.elapsed() < length {
+            let is_refused = self.stamper.as_ref().is_some_and(|it| it.take().is_err());
+            n_refused += u64::from(is_refused);
+        }
+        n_refused
     }
 }
 

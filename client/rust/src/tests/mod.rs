@@ -6,6 +6,7 @@ mod buffer;
 mod client;
 mod endpoints;
 mod hooks;
+mod leases;
 mod of_process;
 mod size;
 mod slices;

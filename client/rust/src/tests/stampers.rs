@@ -5,7 +5,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -30,9 +30,10 @@ fn now_ms() -> i64 {
 pub(super) struct Workers {
     next: Arc<AtomicI64>,
     /// How far ahead time is reserved, in milliseconds.
-    ahead_ms: Arc<AtomicI64>,
+    pub(super) ahead_ms: Arc<AtomicI64>,
     /// When a lease is to be renewed.
-    renew_after_ms: Arc<AtomicI64>,
+    pub(super) renew_after_ms: Arc<AtomicI64>,
+    refuses_returns: Arc<AtomicBool>,
     /// What to say instead, once.
     instead: Arc<Mutex<Vec<Said>>>,
 }
@@ -47,12 +48,16 @@ impl Workers {
         workers
     }
 
-    fn answer(&self, call: &str) -> Said {
+    pub(super) fn answer(&self, call: &str) -> Said {
         if let Some(said) = self.instead.lock().unwrap().pop() {
             return said;
         }
         if call.starts_with("DELETE") {
-            return Said::Reply(204, Value::Null);
+            return if self.refuses_returns.load(Ordering::Relaxed) {
+                refusal(503, "store_unavailable")
+            } else {
+                Said::Reply(204, Value::Null)
+            };
         }
         let is_new = call == "POST workers";
         if !is_new && call != "POST renew" {
@@ -71,6 +76,11 @@ impl Workers {
         Said::Reply(if is_new { 201 } else { 200 }, body)
     }
 
+    /// Takes no worker id back from now on.
+    pub(super) fn refuse_returns(&self) {
+        self.refuses_returns.store(true, Ordering::Relaxed);
+    }
+
     /// Says this to the next call.
     fn say(&self, said: Said) {
         self.instead.lock().unwrap().push(said);
@@ -82,11 +92,11 @@ fn client(url: &str) -> Client {
     client.build().unwrap()
 }
 
-fn stamper(client: &Client, layout: Layout) -> Result<Stamper, Error> {
+pub(super) fn stamper(client: &Client, layout: Layout) -> Result<Stamper, Error> {
     client.stamper_blocking("billing", layout, "billing-7")
 }
 
-fn counted() -> Layout {
+pub(super) fn counted() -> Layout {
     Layout {
         high: High::Worker,
         ..Layout::default()
@@ -94,7 +104,7 @@ fn counted() -> Layout {
 }
 
 /// Takes ids, and waits if those of the present tick are used up.
-fn taken(stamper: &Stamper, count: usize) -> Vec<i64> {
+pub(super) fn taken(stamper: &Stamper, count: usize) -> Vec<i64> {
     let mut ids = Vec::new();
     while ids.len() < count {
         match stamper.take() {
@@ -251,9 +261,7 @@ fn what_was_not_used_is_given_back_at_the_end() {
             .contains("odometer-lease: secret\n"),
         "{text}"
     );
-    let (_, body) = text.rsplit_once('\n').unwrap();
-    let body: Value = serde_json::from_str(body).unwrap();
-    let unused_ms = body["unused_from_ms"].as_i64().unwrap();
+    let unused_ms = stub.unused_from_ms();
     let last_ms = Layout::default().unix_ms_of(Layout::default().read(last).unwrap().tick);
     assert!(
         unused_ms > last_ms && unused_ms <= end_ms + 10,

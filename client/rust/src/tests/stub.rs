@@ -126,6 +126,19 @@ impl Stub {
     }
 }
 
+impl Stub {
+    /// Returns from when on nothing was stamped, as the last call said that gave a worker id back.
+    pub(super) fn unused_from_ms(&self) -> i64 {
+        let texts = self.texts();
+        let mut bodies = texts.iter().rev().filter_map(|text| {
+            let (_, body) = text.rsplit_once('\n')?;
+            let body: Value = serde_json::from_str(body).ok()?;
+            body.get("unused_from_ms")?.as_i64()
+        });
+        bodies.next().unwrap()
+    }
+}
+
 pub(super) fn is_post(call: &str) -> bool {
     call.starts_with("POST")
 }
@@ -151,8 +164,8 @@ impl StubState {
             let mut words = head.split(' ');
             let (method, target) = (words.next().unwrap(), words.next().unwrap());
             let call = format!("{method} {}", target.rsplit('/').next().unwrap());
-            self.calls.lock().unwrap().push(call.clone());
             self.texts.lock().unwrap().push(format!("{head}\n{body}"));
+            self.calls.lock().unwrap().push(call.clone());
             let said = {
                 let mut answer = self.answer.lock().unwrap();
                 (*answer)(self, &call)
