@@ -39,7 +39,7 @@ struct ClientCore {
 pub struct SequenceOptions {
     /// What the sequence is. It counts only if the program has no right `look` on the sequence.
     pub kind: Option<Kind>,
-    /// The period or key whose numbers are taken, for sequences with periods.
+    /// The period or key whose numbers are taken, for sequences with periods. Each number is a call.
     pub period: Option<String>,
 }
 
@@ -49,7 +49,7 @@ struct Catalog(Mutex<CatalogEntries>);
 
 #[derive(Clone, Default)]
 struct CatalogEntries {
-    sequences: BTreeMap<(SequenceName, Option<String>), Sequence>,
+    sequences: BTreeMap<SequenceName, Sequence>,
     stampers: Vec<Weak<StamperCore>>,
 }
 
@@ -82,23 +82,31 @@ impl Client {
         self.sequence_with(name, SequenceOptions::default())
     }
 
-    /// Returns a sequence that is used in this way. The same name and period give the same one.
+    /// Returns a sequence that is used in this way. The same name gives the same one.
+    ///
+    /// With a period, each number is a call. Then nothing is shared, and the kind does not count.
     ///
     /// # Errors
-    /// [`Error::InvalidSetting`] if no sequence can have this name.
+    /// [`Error::InvalidSetting`] if no sequence can have this name, or if another kind was said of
+    /// it before.
     pub fn sequence_with(&self, name: &str, options: SequenceOptions) -> Result<Sequence, Error> {
         let name = SequenceName::parse(name)?;
+        let shared = Arc::clone(&self.0.shared);
         let SequenceOptions { kind, period } = options;
-        Ok(self.0.catalog.with(|catalog| {
+        if period.is_some() {
+            let source = NumberSource::new(name, period.as_deref(), shared);
+            return Ok(Sequence::new(source));
+        }
+        self.0.catalog.with(|catalog| {
             let mut entries = catalog.lock();
-            let shared = &self.0.shared;
-            let entry = entries.sequences.entry((name.clone(), period.clone()));
-            let sequence = entry.or_insert_with(|| {
-                let source = NumberSource::new(name, kind, period.as_deref(), Arc::clone(shared));
-                Sequence::new(source)
-            });
-            sequence.clone()
-        }))
+            let entry = entries.sequences.entry(name.clone());
+            let new = || Sequence::new(NumberSource::new(name, None, shared));
+            let sequence = entry.or_insert_with(new);
+            if let Some(kind) = kind {
+                sequence.say(kind)?;
+            }
+            Ok(sequence.clone())
+        })
     }
 
     /// Leases a worker id of a pool, and makes snowflake ids with it.

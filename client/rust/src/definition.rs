@@ -35,6 +35,12 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
+    /// Of a sequence whose numbers are calls, however it is defined.
+    pub(crate) const UNBUFFERED: Self = Self {
+        is_buffered: false,
+        prints_values: false,
+    };
+
     /// Reads the description of a sequence.
     ///
     /// # Errors

@@ -50,12 +50,6 @@ pub enum Error {
     /// The service refused a call.
     #[error("{0}")]
     Refused(Arc<Refusal>),
-    /// The sequence has periods, so its numbers cannot be buffered.
-    #[error("{sequence} has periods, so each number must be a call: say that it is unbuffered")]
-    HasPeriods {
-        /// The sequence.
-        sequence: Arc<str>,
-    },
     /// A setting or an argument cannot be used.
     #[error("{detail}")]
     InvalidSetting {
@@ -119,9 +113,7 @@ impl Error {
             Self::Unreachable { .. } => "unreachable",
             Self::InvalidReply { .. } => "invalid_reply",
             Self::Refused(refusal) => &refusal.code,
-            Self::HasPeriods { .. } | Self::InvalidSetting { .. } | Self::NoThread { .. } => {
-                "client"
-            }
+            Self::InvalidSetting { .. } | Self::NoThread { .. } => "client",
             Self::NoLease { .. } => "no_lease",
             Self::ClockBehind { .. } => "clock_behind",
             Self::PastReservedTime => "past_reserved_time",
@@ -138,7 +130,6 @@ impl Error {
             Self::Empty { .. }
             | Self::DeadlinePassed { .. }
             | Self::InvalidReply { .. }
-            | Self::HasPeriods { .. }
             | Self::InvalidSetting { .. }
             | Self::NoThread { .. }
             | Self::NoLease { .. }

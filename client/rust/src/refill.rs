@@ -21,7 +21,7 @@ use crate::{
     hooks::{DropCause, SafeHooks},
     log::TARGET,
     numbers_call::{EndedCall, NumbersCall},
-    reply::{check_no_period, runs_of},
+    reply::{has_period, runs_of},
     service::Answer,
     stock::Stock,
     transport::Call,
@@ -62,6 +62,9 @@ pub(crate) struct Refill {
 /// What one call brought.
 struct Fetched {
     runs: Vec<Run>,
+    /// Whether the numbers are of a period. It proves that they must not be fetched ahead, whatever
+    /// the program says.
+    has_period: bool,
     endpoint: Arc<str>,
 }
 
@@ -156,13 +159,19 @@ impl Refill {
             .dropped(source.name.as_str(), n_taken, DropCause::Late);
     }
 
-    /// Gives the stock what came. Returns true.
+    /// Gives the stock what came. Returns false if it was learnt that no more may be fetched ahead.
     fn deliver(&self, flight: &Arc<Flight>, fetched: Fetched, began: Instant) -> bool {
-        let after = self
-            .stock
-            .deliver(flight, fetched.runs, began, Instant::now());
+        let Fetched {
+            runs, has_period, ..
+        } = fetched;
+        let now = Instant::now();
+        let after = if has_period {
+            self.stock.learn(flight, Definition::UNBUFFERED, runs, now)
+        } else {
+            self.stock.deliver(flight, runs, began, now)
+        };
         self.tell(after);
-        true
+        !has_period
     }
 
     fn fail(&self, flight: &Arc<Flight>, error: &Error) -> Option<Duration> {
@@ -275,9 +284,9 @@ impl Refill {
         asked: Instant,
     ) -> Result<Fetched, Error> {
         let answer = self.ask(size, with_ids, traceparent)?;
-        check_no_period(&answer)?;
         Ok(Fetched {
             runs: runs_of(&answer, with_ids, asked)?,
+            has_period: has_period(&answer),
             endpoint: answer.endpoint,
         })
     }

@@ -1,6 +1,6 @@
 //! Reads the numbers of a reply.
 
-use std::{collections::VecDeque, sync::Arc, time::Instant};
+use std::{collections::VecDeque, time::Instant};
 
 use odometer_core::block::Block;
 use serde_json::Value;
@@ -71,18 +71,10 @@ pub(crate) fn one_of(answer: &Answer) -> Result<Item, Error> {
     read().ok_or_else(|| unreadable(answer))
 }
 
-/// Refuses to buffer the numbers of a period, which are wrong in the next one.
-///
-/// # Errors
-/// [`Error::HasPeriods`] if the reply has one.
-pub(crate) fn check_no_period(answer: &Answer) -> Result<(), Error> {
-    if answer.body.get("period").is_none_or(Value::is_null) {
-        return Ok(());
-    }
-    let sequence = answer.body.get("sequence").and_then(Value::as_str);
-    Err(Error::HasPeriods {
-        sequence: Arc::from(sequence.unwrap_or_default()),
-    })
+/// Returns whether the numbers are of a period. They are wrong in the next one.
+pub(crate) fn has_period(answer: &Answer) -> bool {
+    let period = answer.body.get("period");
+    period.is_some_and(|period| !period.is_null())
 }
 
 fn block_in(range: &Value) -> Option<Block> {

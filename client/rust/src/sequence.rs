@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc};
 
 use odometer_core::block::Block;
 
-use crate::{block_on::block_on, error::Error, slice::Slice, source::NumberSource};
+use crate::{
+    block_on::block_on, definition::Kind, error::Error, slice::Slice, source::NumberSource,
+};
 
 /// One sequence. [`Client::sequence`](crate::Client::sequence) makes it.
 ///
@@ -20,6 +22,14 @@ pub struct Sequence(Arc<NumberSource>);
 impl Sequence {
     pub(crate) fn new(source: NumberSource) -> Self {
         Self(Arc::new(source))
+    }
+
+    /// Notes what the program says of it. No two threads may call it at once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`] if the program has said something else.
+    pub(crate) fn say(&self, kind: Kind) -> Result<(), Error> {
+        self.0.say(kind)
     }
 
     /// Returns the name of the sequence.

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use arc_swap::ArcSwapOption;
 use odometer_core::{block::Block, name::SequenceName};
 use tracing::Span;
 
@@ -9,7 +10,7 @@ use crate::{
     after::After,
     block_on::block_on,
     buffer::Item,
-    definition::{Kind, Paths},
+    definition::{Definition, Kind, Paths},
     direct::{DirectCalls, DirectRequest},
     engine::{Engine, Shared},
     error::Error,
@@ -25,8 +26,8 @@ use crate::{
 pub(crate) struct NumberSource {
     pub(crate) name: SequenceName,
     paths: Paths,
-    /// What the program says of the sequence.
-    said: Option<Kind>,
+    /// What the program says of the sequence. It is set once.
+    said: ArcSwapOption<Kind>,
     shared: Arc<Shared>,
     stock: OfProcess<Stock>,
 }
@@ -40,24 +41,44 @@ enum Begun<'a> {
 }
 
 impl NumberSource {
-    pub(crate) fn new(
-        name: SequenceName,
-        said: Option<Kind>,
-        period: Option<&str>,
-        shared: Arc<Shared>,
-    ) -> Self {
+    /// Makes a source. The numbers of a period that is named are never in memory.
+    pub(crate) fn new(name: SequenceName, period: Option<&str>, shared: Arc<Shared>) -> Self {
         let settings = StockSettings {
             initial_size: shared.settings.initial_size,
             max_age: shared.settings.max_age,
             uniform: shared.settings.uniform,
         };
+        let known = period.map(|_| Definition::UNBUFFERED);
         Self {
             paths: Paths::new(&name, period),
             name,
-            said,
+            said: ArcSwapOption::empty(),
             shared,
-            stock: OfProcess::new(Stock::new(settings, None)),
+            stock: OfProcess::new(Stock::new(settings, known)),
         }
+    }
+
+    /// Notes what the program says of the sequence. No two threads may call it at once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`] if the program has said something else.
+    pub(crate) fn say(&self, kind: Kind) -> Result<(), Error> {
+        let said = self.said();
+        if said.is_none() {
+            self.said.store(Some(Arc::new(kind)));
+        }
+        match said {
+            Some(said) if said != kind => {
+                let name = &self.name;
+                let detail = format!("{name} was said to be {said:?}, so it is not {kind:?}");
+                Err(Error::setting(detail))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn said(&self) -> Option<Kind> {
+        self.said.load().as_deref().copied()
     }
 
     /// Takes the value of the next number, like [`take`](Self::take).
@@ -299,7 +320,7 @@ impl NumberSource {
                 let source = RefillSource {
                     name: self.name.clone(),
                     paths: self.paths.clone(),
-                    said: self.said,
+                    said: self.said(),
                     hooks: self.shared.hooks.clone(),
                     timeout: self.shared.settings.refill_timeout,
                 };

@@ -8,12 +8,13 @@ use std::{
     collections::VecDeque,
     mem,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwapOption;
 use odometer_core::{
     block::Block,
     cursor::{Cursor, TakenNumber},
@@ -40,7 +41,7 @@ const MAX_ATTEMPTS_FOR_NOBODY: u32 = 10;
 pub(crate) struct Stock {
     front: Cursor,
     /// What the sequence is, once that is known.
-    definition: OnceLock<Definition>,
+    definition: ArcSwapOption<Definition>,
     /// Whether the program may reserve blocks, as far as is known.
     may_reserve: AtomicBool,
     settings: StockSettings,
@@ -91,15 +92,10 @@ pub(crate) struct Readings {
 
 impl Stock {
     pub(crate) fn new(settings: StockSettings, known: Option<Definition>) -> Self {
-        let definition = OnceLock::new();
-        if let Some(known) = known {
-            // It is empty, so this cannot fail.
-            let _set = definition.set(known);
-        }
         let has_age = settings.max_age.is_some();
         Self {
             front: Cursor::new(),
-            definition,
+            definition: ArcSwapOption::from_pointee(known),
             may_reserve: AtomicBool::new(true),
             settings,
             state: Mutex::new(StockState {
@@ -116,7 +112,7 @@ impl Stock {
     }
 
     pub(crate) fn definition(&self) -> Option<Definition> {
-        self.definition.get().copied()
+        self.definition.load().as_deref().copied()
     }
 
     /// Returns whether each number must be a call. False while that is not known.
@@ -337,8 +333,10 @@ impl Stock {
         now: Instant,
     ) -> After {
         let (mut state, mut after) = self.enter(now);
-        // Another flight may have learnt the same.
-        let _known = self.definition.set(definition);
+        // What is known stays, but that no number may be fetched ahead.
+        if self.definition().is_none() || !definition.is_buffered {
+            self.definition.store(Some(Arc::new(definition)));
+        }
         if !state.is_present(flight) {
             after.drop_numbers(buffer::count(&runs), DropCause::Late);
             return after;

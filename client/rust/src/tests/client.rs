@@ -15,16 +15,24 @@ use super::{
 };
 use crate::{
     Client, Error, Kind, Sequence, SequenceOptions,
-    hooks::{Hooks, RefillReport},
+    hooks::{DropCause, Hooks, RefillReport},
 };
 
-/// Keeps the outcomes of refills.
+/// Keeps the outcomes of refills, and what was dropped.
 #[derive(Clone, Default)]
-struct Outcomes(Arc<Mutex<Vec<String>>>);
+struct Outcomes {
+    refills: Arc<Mutex<Vec<String>>>,
+    drops: Arc<Mutex<Vec<(u64, DropCause)>>>,
+}
 
 impl Hooks for Outcomes {
     fn refill(&self, report: &RefillReport<'_>) {
-        self.0.lock().unwrap().push(report.outcome.to_owned());
+        let outcome = report.outcome.to_owned();
+        self.refills.lock().unwrap().push(outcome);
+    }
+
+    fn dropped(&self, _sequence: &str, count: u64, cause: DropCause) {
+        self.drops.lock().unwrap().push((count, cause));
     }
 }
 
@@ -55,7 +63,7 @@ impl Scene {
     /// Waits until the refills have had these outcomes. Hooks are told after the callers.
     fn until_outcomes(&self, expected: &[&str]) {
         until("the hooks are told", || {
-            let outcomes = self.outcomes.0.lock().unwrap();
+            let outcomes = self.outcomes.refills.lock().unwrap();
             assert!(outcomes.len() <= expected.len(), "{outcomes:?}");
             *outcomes == expected
         });
@@ -269,18 +277,24 @@ fn sequences_that_must_not_be_buffered_make_a_call_each() {
 }
 
 #[test]
-fn the_numbers_of_a_period_are_not_buffered_whatever_the_program_says() {
+fn a_period_in_a_reply_ends_the_buffer_whatever_the_program_says() {
     let scene = Scene::new();
-    scene.stub.answer(|_, call| {
-        if is_post(call) {
-            let range = json!({"first": "1", "last": "1", "count": 1, "step": 1});
+    scene.stub.answer(|state, call| {
+        if call.starts_with("POST next?count") {
+            state.lose(100);
+            let range = json!({"first": "1", "last": "100", "count": 100, "step": 1});
             let body = json!({"sequence": "orders", "period": "2026", "ranges": [range]});
             return Said::Reply(200, body);
         }
         Said::GoOn
     });
-    let error = scene.orders.next_blocking().unwrap_err();
-    assert!(matches!(error, Error::HasPeriods { .. }), "{error}");
+    assert_eq!(scene.orders.next_blocking().unwrap(), 1);
+    assert_eq!(scene.orders.next_blocking().unwrap(), 101);
+    assert_eq!(scene.orders.take().unwrap(), 102);
+    let expected = ["POST next?count=100&ids=false", "POST next", "POST next"];
+    assert_eq!(scene.stub.take_posts(), expected);
+    let drops = scene.outcomes.drops.lock().unwrap().clone();
+    assert_eq!(drops, [(99, DropCause::Late)]);
 }
 
 #[test]
@@ -308,6 +322,25 @@ fn without_the_right_look_the_program_says_the_kind() {
     sequence("b", Kind::Unbuffered).next_blocking().unwrap();
     let expected = ["POST next?count=100", "POST next"];
     assert_eq!(scene.stub.take_posts(), expected);
+    sequence("orders", Kind::Buffered);
+    assert!(scene.orders.next_blocking().is_ok(), "it is said later");
+}
+
+#[test]
+fn a_kind_is_said_once() {
+    let scene = Scene::new();
+    let say = |kind| {
+        let options = SequenceOptions {
+            kind,
+            ..SequenceOptions::default()
+        };
+        let said = scene.client.sequence_with("orders", options);
+        said.map(drop).map_err(|error| code(&error))
+    };
+    assert_eq!(say(Some(Kind::Buffered)), Ok(()));
+    assert_eq!(say(None), Ok(()));
+    assert_eq!(say(Some(Kind::Buffered)), Ok(()));
+    assert_eq!(say(Some(Kind::Unbuffered)), Err("client".to_owned()));
 }
 
 #[test]
@@ -321,16 +354,24 @@ fn printed_ids_come_from_the_service() {
 }
 
 #[test]
-fn the_numbers_of_a_named_period_are_asked_for_by_its_key() {
+fn the_numbers_of_a_named_period_are_calls_and_nothing_is_looked_up() {
     let scene = Scene::new();
-    scene.stub.define("period", "keyed");
     let options = SequenceOptions {
         period: Some("a b&c".to_owned()),
         ..SequenceOptions::default()
     };
     let keyed = scene.client.sequence_with("orders", options).unwrap();
-    keyed.next_blocking().unwrap_err();
-    assert_eq!(scene.stub.take_posts(), ["POST next?period=a%20b%26c"]);
+    keyed.warm_blocking(10).unwrap();
+    assert_eq!(keyed.next_blocking().unwrap(), 1);
+    assert_eq!(keyed.take().unwrap(), 2);
+    assert_eq!(keyed.local().take().unwrap(), 3);
+    assert_eq!(keyed.range_blocking(5).unwrap().first(), 4);
+    assert_eq!(keyed.left(), 0);
+    let one = "POST next?period=a%20b%26c";
+    let range = "POST next?count=5&contiguous=true&ids=false&period=a%20b%26c";
+    assert_eq!(scene.stub.calls(), [one, one, one, range]);
+    // The sequence of the same name shares nothing with it.
+    assert_eq!(scene.orders.next_blocking().unwrap(), 9);
 }
 
 #[test]

@@ -211,7 +211,7 @@ impl StubState {
         let count: i64 = size.map_or(1, |size| size.parse().unwrap());
         let (first, last, step) = self.take(count);
         let mut body = json!({"sequence": "orders", "period": null});
-        if query.is_empty() {
+        if size.is_none() {
             body["value"] = Value::from(first.to_string());
             body["id"] = Value::from(first.to_string());
             return (200, body);
