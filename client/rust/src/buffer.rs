@@ -87,9 +87,9 @@ impl Buffer {
     }
 
     /// Takes up to `most` of the next numbers, as far as they are one range. `None` also if they
-    /// have printed forms, unless `drops_ids`.
-    pub(crate) fn take_piece(&mut self, most: u64, drops_ids: bool) -> Option<Block> {
-        if self.runs.front()?.ids.is_some() && !drops_ids {
+    /// have printed forms.
+    pub(crate) fn take_piece(&mut self, most: u64) -> Option<Block> {
+        if self.runs.front()?.ids.is_some() {
             return None;
         }
         Some(self.cut(0, most)?.numbers)

@@ -14,7 +14,6 @@ use crate::{
     definition::Kind,
     engine::Shared,
     error::Error,
-    fork,
     hooks::SafeHooks,
     of_process::{OfProcess, Renew},
     sequence::Sequence,
@@ -159,7 +158,6 @@ impl Client {
         for stamper in entries.stampers.iter().filter_map(Weak::upgrade) {
             stamper.forget();
         }
-        fork::note_forgotten();
     }
 
     fn new_stamper(&self, pool: &str, layout: Layout, holder: String) -> Result<Stamper, Error> {

@@ -31,9 +31,9 @@ pub(crate) fn n_changes() -> u64 {
     N_CHANGES.load(Ordering::Relaxed)
 }
 
-/// Raises the count of changes, because numbers were forgotten.
-pub(crate) fn note_forgotten() {
-    N_CHANGES.fetch_add(1, Ordering::Release);
+/// Raises the count of changes, because numbers were forgotten. Returns the new count.
+pub(crate) fn note_forgotten() -> u64 {
+    N_CHANGES.fetch_add(1, Ordering::Release).wrapping_add(1)
 }
 
 /// Lets the C library call [`in_child`] in each forked child from now on.

@@ -46,7 +46,7 @@ impl LeaseCalls {
     /// Leases a worker id.
     ///
     /// # Errors
-    /// The errors of a call. The service takes back an id whose reply was lost.
+    /// The errors of a call. An id whose reply was lost rests until its lease ends.
     pub(crate) fn lease(&self) -> Result<Lease, Error> {
         let ttl_ms = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
         let body = json!({

@@ -20,8 +20,6 @@ const MAX_SLICE: u64 = 1024;
 /// All numbers of a stock but those of the cursor, which is an argument: the *front*.
 pub(crate) struct Numbers {
     buffer: Buffer,
-    /// What slices left that were dropped. Only slices take them.
-    rests: Vec<Block>,
     /// The blocks of which numbers are left.
     blocks: VecDeque<BlockMark>,
     /// How many numbers were added since the last clearing.
@@ -44,7 +42,6 @@ impl Numbers {
     pub(crate) fn new(initial_size: u64, has_age: bool) -> Self {
         Self {
             buffer: Buffer::default(),
-            rests: Vec::new(),
             blocks: VecDeque::new(),
             n_added: 0,
             n_noted: 0,
@@ -53,15 +50,9 @@ impl Numbers {
         }
     }
 
-    /// Returns how many numbers a caller can take.
-    pub(crate) fn available(&self, front: &Cursor) -> u64 {
-        front.remaining() + self.buffer.left()
-    }
-
     /// Returns how many numbers are in memory.
     pub(crate) fn left(&self, front: &Cursor) -> u64 {
-        let rests: u64 = self.rests.iter().map(Block::count).sum();
-        self.available(front) + rests
+        front.remaining() + self.buffer.left()
     }
 
     /// Adds a block behind the others.
@@ -112,36 +103,32 @@ impl Numbers {
 
     /// Takes some numbers for one thread.
     pub(crate) fn take_slice(&mut self, front: &Cursor, now: Instant) -> Option<Block> {
-        if let Some(rest) = self.rests.pop() {
-            return Some(rest);
-        }
         let most = if self.has_age {
             1
         } else {
             self.piece().min(MAX_SLICE)
         };
-        if let Some(slice) = self.buffer.take_piece(most, true) {
+        if let Some(slice) = self.buffer.take_piece(most) {
             self.size.rate.note(now, slice.count());
             return Some(slice);
         }
-        let left = front.rest().first()?.count();
-        range_of_front(front, most.min(left)).or_else(|| {
-            // Other threads took most of it meanwhile.
-            let taken = front.take()?;
-            Block::new(taken.value, 1, 1).ok()
+        let in_front = front.rest().first().map_or(0, Block::count);
+        range_of_front(front, most.min(in_front)).or_else(|| {
+            let item = self.take(front, now)?;
+            Block::new(item.value, 1, 1).ok()
         })
     }
 
-    /// Keeps what a slice left for the next slice.
-    pub(crate) fn keep_rest(&mut self, rest: Block) {
-        self.rests.push(rest);
+    /// Takes back what a slice did not use. It comes next.
+    pub(crate) fn give_back(&mut self, rest: Block, now: Instant) {
+        self.buffer.put_back(rest, now);
+        self.size.rate.take_back(rest.count());
     }
 
     /// Moves numbers to the front, as far as it has room.
     pub(crate) fn fill_front(&mut self, front: &Cursor) {
-        let piece = self.piece();
         while !self.has_age && front.room() > 0 {
-            let Some(block) = self.buffer.take_piece(piece, false) else {
+            let Some(block) = self.buffer.take_piece(self.piece()) else {
                 return;
             };
             // The take of its last number comes here again.
@@ -154,8 +141,8 @@ impl Numbers {
 
     /// Returns whether it is time for a refill: one block is left, and little of it.
     pub(crate) fn is_low(&mut self, front: &Cursor, now: Instant) -> bool {
-        let available = self.available(front);
-        let n_taken = self.n_added.saturating_sub(available);
+        let left = self.left(front);
+        let n_taken = self.n_added.saturating_sub(left);
         while self.blocks.front().is_some_and(|it| it.end <= n_taken) {
             self.blocks.pop_front();
         }
@@ -163,7 +150,7 @@ impl Numbers {
             return false;
         }
         let size = self.blocks.front().map_or(0, |block| block.size);
-        available == 0 || (available as f64) < self.size.low_water_mark(now, size)
+        left == 0 || (left as f64) < self.size.low_water_mark(now, size)
     }
 
     /// Drops what was asked for before this time. Returns how many numbers.
@@ -173,17 +160,18 @@ impl Numbers {
 
     /// Drops everything. Returns how many numbers.
     pub(crate) fn clear(&mut self, front: &Cursor) -> u64 {
-        let rests = std::mem::take(&mut self.rests);
-        let in_front = front.close();
+        let in_front: u64 = front.close().iter().map(Block::count).sum();
         self.blocks.clear();
         self.n_added = 0;
-        let dropped = rests.iter().chain(&in_front).map(Block::count);
-        dropped.sum::<u64>() + self.buffer.clear()
+        in_front + self.buffer.clear()
     }
 
-    /// Returns how many numbers are moved to the front at once.
+    /// Returns how many numbers are taken out of the buffer at once: a part of the block that the
+    /// next one belongs to.
     fn piece(&self) -> u64 {
-        let size = self.blocks.front().map_or(0, |block| block.size);
+        let n_moved = self.n_added.saturating_sub(self.buffer.left());
+        let block = self.blocks.iter().find(|block| block.end > n_moved);
+        let size = block.map_or(0, |block| block.size);
         (size / PIECES).max(1)
     }
 }

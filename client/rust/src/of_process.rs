@@ -48,14 +48,20 @@ impl<T: Renew> OfProcess<T> {
     #[inline]
     pub(crate) fn after_forks<R>(&self, n_forks: u64, work: impl FnOnce(&Arc<T>) -> R) -> R {
         if self.of_maker.n_forks == n_forks {
-            work(&self.of_maker.value)
-        } else {
-            work(&self.of_child(n_forks))
+            return work(&self.of_maker.value);
         }
+        // Servers that fork do all their work in children, so this is as fast.
+        if let Some(present) = self.of_child.load().as_deref()
+            && present.n_forks == n_forks
+        {
+            return work(&present.value);
+        }
+        work(&self.renewed(n_forks))
     }
 
+    /// Makes the value of a child, unless another thread has made it.
     #[cold]
-    fn of_child(&self, n_forks: u64) -> Arc<T> {
+    fn renewed(&self, n_forks: u64) -> Arc<T> {
         loop {
             let present = self.of_child.load_full();
             let former = present.as_deref().unwrap_or(&self.of_maker);

@@ -97,7 +97,7 @@ impl Sequence {
     /// Returns an unbroken range of `count` numbers, from memory or else by one call.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next), and [`Error::InvalidSetting`] if `count` is 0.
+    /// Those of [`next`](Self::next), and [`Error::InvalidSetting`] if `count` is 0 or above 2^32.
     pub async fn range(&self, count: u64) -> Result<Block, Error> {
         self.0.range(count).await
     }
@@ -115,7 +115,7 @@ impl Sequence {
     /// Call it when your program starts. A sequence that is not buffered is only looked up.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next).
+    /// Those of [`next`](Self::next), and [`Error::InvalidSetting`] if `count` is above 2^32.
     pub async fn warm(&self, count: u64) -> Result<(), Error> {
         self.0.warm(count).await
     }
@@ -130,6 +130,9 @@ impl Sequence {
 
     /// Makes a slice: numbers that one thread counts for itself, which is the fastest way to take
     /// them.
+    ///
+    /// If your program ends or crashes, the numbers in its slices are gaps, too: at most 1/64 of a
+    /// block for each slice. They come on top of those in memory.
     #[must_use]
     pub fn local(&self) -> Slice {
         Slice::new(Arc::clone(&self.0))
@@ -141,7 +144,6 @@ impl Sequence {
     /// [`Client::forget`](crate::Client::forget), which drops those of all sequences.
     pub fn forget(&self) {
         self.0.forget();
-        crate::fork::note_forgotten();
     }
 
     /// Returns how many numbers are in memory, without those of slices.

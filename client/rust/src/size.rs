@@ -40,6 +40,17 @@ impl Rate {
         self.forget_old(now);
     }
 
+    /// Takes numbers out of the count that were not used after all, the latest first.
+    pub(crate) fn take_back(&mut self, count: u64) {
+        let mut left = count;
+        for (_, of_span) in self.spans.iter_mut().rev() {
+            let part = left.min(*of_span);
+            *of_span -= part;
+            self.count -= part;
+            left -= part;
+        }
+    }
+
     /// Returns the rate. One number alone says nothing about a rate, so it is 0 then.
     pub(crate) fn per_second(&mut self, now: Instant) -> f64 {
         self.forget_old(now);

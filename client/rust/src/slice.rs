@@ -9,7 +9,8 @@ use crate::{error::Error, fork, source::NumberSource, stock::SliceGrant};
 /// A small part of a sequence's numbers, for one thread. [`Sequence::local`] makes it.
 ///
 /// It takes up to 1,024 numbers from memory at once, and at most 1/64 of a block. Its numbers
-/// ascend until it takes others. If it is dropped, the next slice goes on with its rest.
+/// ascend until it takes others. If it is dropped, its rest is taken next. Where numbers get too
+/// old, or have a printed form, it takes one number at once.
 ///
 /// [`Sequence::local`]: crate::Sequence::local
 pub struct Slice {
@@ -18,10 +19,9 @@ pub struct Slice {
     next: i64,
     end: i64,
     step: i64,
-    /// The counts of forks and changes under which the numbers were taken from memory.
+    /// The counts of changes and forks under which the numbers were taken from memory.
     n_changes: u64,
     n_forks: u64,
-    n_forgets: u64,
 }
 
 impl Slice {
@@ -31,9 +31,8 @@ impl Slice {
             next: 0,
             end: 0,
             step: 1,
-            n_changes: fork::n_changes(),
-            n_forks: fork::n_forks(),
-            n_forgets: 0,
+            n_changes: 0,
+            n_forks: 0,
         }
     }
 
@@ -55,35 +54,29 @@ impl Slice {
 
     #[cold]
     fn take_at_edge(&mut self) -> Result<i64, Error> {
-        self.drop_if_stale();
-        if self.next == self.end {
-            self.n_forks = fork::n_forks();
-            let grant = self.source.take_slice()?;
-            self.next = grant.numbers.first();
-            self.end = grant.numbers.end();
-            self.step = grant.numbers.step();
-            self.n_forgets = grant.n_forgets;
-        }
-        let value = self.next;
+        self.give_back();
+        self.n_forks = fork::n_forks();
+        let grant = self.source.take_slice()?;
+        self.n_changes = grant.n_changes;
+        self.end = grant.numbers.end();
+        self.step = grant.numbers.step();
+        let value = grant.numbers.first();
         self.next = value.wrapping_add(self.step);
         Ok(value)
     }
 
-    /// Drops numbers that are the parent's, or that the sequence was told to forget.
-    fn drop_if_stale(&mut self) {
-        let n_changes = fork::n_changes();
-        if self.n_changes == n_changes {
-            return;
-        }
-        self.n_changes = n_changes;
-        if self.n_forks != fork::n_forks() {
-            // The parent still has them, so they are no gaps.
-            self.next = self.end;
-        } else if let Some(rest) = self.rest()
-            && self.n_forgets != self.source.n_forgets()
+    /// Gives what is left back to the memory, which drops it if it was told to forget since.
+    fn give_back(&mut self) {
+        let rest = self.rest();
+        self.next = self.end;
+        // After a fork it is the parent's.
+        if let Some(numbers) = rest
+            && self.n_forks == fork::n_forks()
         {
-            self.source.note_forgotten(rest.count());
-            self.next = self.end;
+            self.source.give_back(SliceGrant {
+                numbers,
+                n_changes: self.n_changes,
+            });
         }
     }
 
@@ -96,13 +89,7 @@ impl Slice {
 
 impl Drop for Slice {
     fn drop(&mut self) {
-        self.drop_if_stale();
-        if let Some(numbers) = self.rest() {
-            self.source.give_back(SliceGrant {
-                numbers,
-                n_forgets: self.n_forgets,
-            });
-        }
+        self.give_back();
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Instant};
 
 use arc_swap::ArcSwapOption;
-use odometer_core::{block::Block, name::SequenceName};
+use odometer_core::{
+    block::{Block, MAX_COUNT},
+    name::SequenceName,
+};
 use tracing::Span;
 
 use crate::{
@@ -14,7 +17,7 @@ use crate::{
     direct::{DirectCalls, DirectRequest},
     engine::{Engine, Shared},
     error::Error,
-    hooks::DropCause,
+    fork,
     of_process::OfProcess,
     refill::{Refill, RefillSource},
     stock::{Readings, SliceGrant, Stock, StockSettings},
@@ -185,8 +188,9 @@ impl NumberSource {
 
     /// Gets an unbroken range, from memory or else by one call. The task waits for it.
     pub(crate) async fn range(&self, count: u64) -> Result<Block, Error> {
-        if count == 0 {
-            return Err(Error::setting("a range has one number or more"));
+        if !(1..=MAX_COUNT).contains(&count) {
+            let detail = format!("a range has 1 to {MAX_COUNT} numbers, not {count}");
+            return Err(Error::setting(detail));
         }
         let until = self.until(Instant::now());
         loop {
@@ -213,6 +217,10 @@ impl NumberSource {
 
     /// Lets the task wait until so many numbers are in memory.
     pub(crate) async fn warm(&self, count: u64) -> Result<(), Error> {
+        if count > MAX_COUNT {
+            let detail = format!("memory has {MAX_COUNT} numbers at most, not {count}");
+            return Err(Error::setting(detail));
+        }
         let until = self.until(Instant::now());
         loop {
             let wait = self.stock.with(|stock| {
@@ -239,30 +247,19 @@ impl NumberSource {
         if let Some(slice) = in_memory {
             return Ok(slice);
         }
-        let n_forgets = self.n_forgets();
+        let n_changes = fork::n_changes();
         let item = self.take_behind_front()?;
         let numbers = Block::new(item.value, 1, 1);
         Ok(SliceGrant {
             numbers: numbers.map_err(|error| Error::setting(error.to_string()))?,
-            n_forgets,
+            n_changes,
         })
     }
 
     /// Takes back what is left of a slice.
     pub(crate) fn give_back(&self, rest: SliceGrant) {
         self.stock
-            .with(|stock| self.finish(stock, stock.give_back(rest)));
-    }
-
-    /// Returns how many times the sequence was told to forget.
-    pub(crate) fn n_forgets(&self) -> u64 {
-        self.stock.with(|stock| stock.n_forgets())
-    }
-
-    /// Tells the hooks about numbers of a slice that are gaps.
-    pub(crate) fn note_forgotten(&self, count: u64) {
-        let hooks = &self.shared.hooks;
-        hooks.dropped(self.name.as_str(), count, DropCause::Forget);
+            .with(|stock| self.finish(stock, stock.give_back(rest, Instant::now())));
     }
 
     /// Drops all numbers in memory.

@@ -27,6 +27,7 @@ use crate::{
     definition::Definition,
     error::Error,
     flight::Flight,
+    fork,
     hooks::DropCause,
     numbers::Numbers,
     of_process::Renew,
@@ -66,7 +67,8 @@ struct StockState {
     n_failures: u32,
     not_before: Option<Instant>,
     last_error: Option<Arc<Error>>,
-    n_forgets: u64,
+    /// The [count of changes](fork::n_changes) at the last forget.
+    n_changes: u64,
 }
 
 /// A caller who waits until enough numbers are in memory.
@@ -79,8 +81,8 @@ struct WarmStart {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SliceGrant {
     pub(crate) numbers: Block,
-    /// How many times the stock was told to forget by then.
-    pub(crate) n_forgets: u64,
+    /// The [count of changes](fork::n_changes) by then.
+    pub(crate) n_changes: u64,
 }
 
 /// How much is in memory, and how fast it is taken.
@@ -106,7 +108,7 @@ impl Stock {
                 n_failures: 0,
                 not_before: None,
                 last_error: None,
-                n_forgets: 0,
+                n_changes: 0,
             }),
         }
     }
@@ -168,27 +170,22 @@ impl Stock {
     pub(crate) fn take_slice(&self, now: Instant) -> (Option<SliceGrant>, After) {
         let (mut state, mut after) = self.enter(now);
         let numbers = state.numbers.take_slice(&self.front, now);
-        let n_forgets = state.n_forgets;
+        let n_changes = fork::n_changes();
         self.go_on(&mut state, &mut after, now);
-        let grant = numbers.map(|numbers| SliceGrant { numbers, n_forgets });
+        let grant = numbers.map(|numbers| SliceGrant { numbers, n_changes });
         (grant, after)
     }
 
-    /// Keeps what is left of a slice for the next one.
-    pub(crate) fn give_back(&self, rest: SliceGrant) -> After {
-        let mut after = After::default();
-        let mut state = self.lock();
-        if state.n_forgets == rest.n_forgets {
-            state.numbers.keep_rest(rest.numbers);
+    /// Takes back what is left of a slice, unless it was told to forget since.
+    pub(crate) fn give_back(&self, rest: SliceGrant, now: Instant) -> After {
+        let (mut state, mut after) = self.enter(now);
+        if rest.n_changes >= state.n_changes {
+            state.numbers.give_back(rest.numbers, now);
+            self.serve(&mut state, &mut after, now);
         } else {
             after.drop_numbers(rest.numbers.count(), DropCause::Forget);
         }
         after
-    }
-
-    /// Returns how many times the stock was told to forget.
-    pub(crate) fn n_forgets(&self) -> u64 {
-        self.lock().n_forgets
     }
 
     /// Takes a number, or lets the caller stand in line, which is `None`. The outcome is
@@ -247,7 +244,8 @@ impl Stock {
     pub(crate) fn forget(&self, now: Instant) -> After {
         let (mut state, mut after) = self.enter(now);
         after.drop_numbers(state.numbers.clear(&self.front), DropCause::Forget);
-        state.n_forgets += 1;
+        // Under the lock, so that each slice was taken before or after it.
+        state.n_changes = fork::note_forgotten();
         state.flight = None;
         if state.is_awaited() {
             self.go_on(&mut state, &mut after, now);

@@ -63,7 +63,7 @@ fn each_number_has_its_printed_form() {
     let range = buffer.take_range(2).unwrap();
     assert_eq!((range.first(), range.last()), (2, 3));
     assert_eq!(buffer.take(), Some(item(4, "d")));
-    assert_eq!(buffer.take_piece(1, false), None, "it has a printed form");
+    assert_eq!(buffer.take_piece(1), None, "it has a printed form");
     assert_eq!(buffer.take(), Some(item(9, "e")));
 }
 
@@ -109,7 +109,7 @@ fn no_number_is_taken_twice_whatever_the_calls() {
         for count in [3, 8, 1, 5] {
             seen.extend(buffer.take_range(count).iter().flat_map(Block::values));
         }
-        if let Some(piece) = buffer.take_piece(4, false) {
+        if let Some(piece) = buffer.take_piece(4) {
             let (kept, given) = piece.split_front(2);
             seen.extend(given.iter().flat_map(Block::values));
             buffer.put_back(kept.unwrap(), now);

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use odometer_core::block::MAX_COUNT;
 use serde_json::json;
 
 use super::{
@@ -293,8 +294,9 @@ fn a_period_in_a_reply_ends_the_buffer_whatever_the_program_says() {
     assert_eq!(scene.orders.take().unwrap(), 102);
     let expected = ["POST next?count=100&ids=false", "POST next", "POST next"];
     assert_eq!(scene.stub.take_posts(), expected);
-    let drops = scene.outcomes.drops.lock().unwrap().clone();
-    assert_eq!(drops, [(99, DropCause::Late)]);
+    until("the hooks are told", || {
+        *scene.outcomes.drops.lock().unwrap() == [(99, DropCause::Late)]
+    });
 }
 
 #[test]
@@ -387,7 +389,12 @@ fn a_range_is_unbroken_and_loses_nothing() {
     let last = posts.last().map(String::as_str);
     assert_eq!(last, Some("POST next?count=500&contiguous=true&ids=false"));
     assert_eq!(scene.orders.next_blocking().unwrap(), 22);
-    assert_eq!(scene.orders.range_blocking(0).unwrap_err().code(), "client");
+    for count in [0, MAX_COUNT + 1] {
+        let refused = scene.orders.range_blocking(count);
+        assert_eq!(refused.unwrap_err().code(), "client");
+    }
+    let refused = scene.orders.warm_blocking(MAX_COUNT + 1);
+    assert_eq!(refused.unwrap_err().code(), "client");
 }
 
 #[test]

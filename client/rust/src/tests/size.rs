@@ -77,3 +77,18 @@ fn the_low_water_mark_follows_the_slowest_of_sixteen_refills() {
     size.note_refill(seconds(0.1));
     assert_eq!(size.low_water_mark(then, 100), 200.0);
 }
+
+#[test]
+fn what_was_not_used_leaves_the_rate() {
+    let (mut rate, began) = (Rate::default(), Instant::now());
+    rate.note(began, 1000);
+    rate.note(began + seconds(5.0), 10);
+    rate.take_back(500);
+    let found = rate.per_second(began + seconds(10.0));
+    assert!((found - 50.9).abs() < 0.01, "{found}");
+    rate.take_back(1000);
+    assert_eq!(rate.per_second(began + seconds(10.0)), 0.0);
+    // It never falls below zero when the spans are forgotten.
+    rate.note(began + seconds(11.0), 5);
+    assert_eq!(rate.per_second(began + seconds(15.5)), 4.0 / 4.5);
+}

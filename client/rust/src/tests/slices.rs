@@ -51,6 +51,40 @@ fn a_dropped_slice_leaves_its_rest_to_the_next() {
 }
 
 #[test]
+fn what_a_dropped_slice_leaves_can_also_be_taken() {
+    let (stub, orders) = orders(6_400);
+    stub.answer(|_, _| refusal(503, "store_unavailable"));
+    let mut slice = orders.local();
+    slice.take().unwrap();
+    drop(slice);
+    let found: BTreeSet<i64> = (0..6_399).map(|_| orders.take().unwrap()).collect();
+    assert_eq!((found.len(), orders.left()), (6_399, 0));
+}
+
+#[test]
+fn what_a_slice_did_not_use_does_not_count_in_the_rate() {
+    let (_stub, orders) = orders(6_400);
+    for _ in 0..100 {
+        orders.local().take().unwrap();
+    }
+    assert!(orders.rate() <= 99.0, "{}", orders.rate());
+}
+
+#[test]
+fn a_slice_takes_no_printed_form_away() {
+    let stub = Stub::start();
+    stub.define("format", "#{value}");
+    let client = Client::builder().endpoints([&stub.url]).initial_size(640);
+    let client = client.build().unwrap();
+    let orders = client.sequence("orders").unwrap();
+    orders.warm_blocking(640).unwrap();
+    let mut slice = orders.local();
+    assert_eq!(slice.take().unwrap(), 1);
+    drop(slice);
+    assert_eq!(orders.take_id().unwrap(), "#2");
+}
+
+#[test]
 fn slices_and_takes_share_all_numbers_and_repeat_none() {
     let (_stub, orders) = orders(20_000);
     let take = || {

@@ -17,7 +17,7 @@ use crate::{
     flight::Flight,
     hooks::{DropCause, Hooks, SafeHooks},
     of_process::Renew,
-    stock::{Stock, StockSettings},
+    stock::{SliceGrant, Stock, StockSettings},
     waiter::{Outcome, Waiter},
 };
 
@@ -101,6 +101,12 @@ impl Scene {
         let (item, after) = self.stock.take(self.now);
         self.finish(after);
         item.map(|item| item.value)
+    }
+
+    fn take_slice(&mut self) -> Option<SliceGrant> {
+        let (slice, after) = self.stock.take_slice(self.now);
+        self.finish(after);
+        slice
     }
 
     fn last_flight(&self) -> Arc<Flight> {
@@ -205,6 +211,25 @@ fn there_are_two_blocks_at_most() {
         scene.take();
     }
     assert_eq!(scene.flights.len(), 2);
+}
+
+#[test]
+fn a_small_block_behind_a_large_one_is_prefetched_in_time_too() {
+    let mut scene = Scene::new();
+    scene.take();
+    scene.deliver(1, 6_400);
+    for _ in 0..6_000 {
+        scene.take();
+    }
+    scene.deliver(6_401, 100);
+    for _ in 6_000..6_480 {
+        scene.take();
+    }
+    assert_eq!(scene.flights.len(), 2);
+    for _ in 0..3 {
+        assert!(scene.take().is_some());
+    }
+    assert_eq!(scene.flights.len(), 3);
 }
 
 #[test]
@@ -407,4 +432,45 @@ fn a_child_has_no_numbers_and_waits_for_no_lock_of_its_parent() {
     let (item, after) = child.take(scene.now);
     assert_eq!((item, after.flight.is_some()), (None, true));
     assert!(scene.drops().is_empty());
+}
+
+#[test]
+fn what_a_slice_gives_back_reaches_a_caller_who_waits() {
+    let mut scene = Scene::new();
+    scene.take();
+    scene.deliver(1, 6_400);
+    let slice = scene.take_slice().unwrap();
+    assert_eq!(slice.numbers.count(), 100);
+    while scene.take().is_some() {}
+    let waiter = scene.wait();
+    let after = scene.stock.give_back(slice, scene.now);
+    scene.finish(after);
+    assert_eq!(number(&waiter), Some(slice.numbers.first()));
+    assert_eq!(scene.take(), Some(slice.numbers.first() + 1));
+}
+
+#[test]
+fn what_a_slice_gives_back_after_a_forget_is_dropped() {
+    let mut scene = Scene::new();
+    scene.take();
+    scene.deliver(1, 6_400);
+    let slice = scene.take_slice().unwrap();
+    scene.forget();
+    let after = scene.stock.give_back(slice, scene.now);
+    scene.finish(after);
+    let forget = DropCause::Forget;
+    assert_eq!(scene.drops(), [(6_300, forget), (100, forget)]);
+    assert_eq!(scene.take(), None);
+}
+
+#[test]
+fn a_slice_of_numbers_that_get_too_old_has_one() {
+    let mut scene = Scene::with_age(Some(Duration::from_secs(10)));
+    scene.take();
+    scene.deliver(1, 6_400);
+    let slice = scene.take_slice().unwrap();
+    assert_eq!((slice.numbers.first(), slice.numbers.count()), (1, 1));
+    scene.pass(10.1);
+    assert!(scene.take_slice().is_none());
+    assert_eq!(scene.drops(), [(6_399, DropCause::MaxAge)]);
 }
