@@ -1,11 +1,6 @@
 //! Makes clients, and checks what they are made with.
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{env, path::PathBuf, sync::Arc, time::Duration};
 
 use odometer_core::block::MAX_COUNT;
 use ureq::http::Uri;
@@ -16,9 +11,10 @@ use crate::{
     fork,
     hooks::{Hooks, MetricsHooks, SafeHooks},
     random,
-    service::TokenSource,
     settings::Settings,
-    threads, transport,
+    threads,
+    token::TokenSource,
+    transport,
 };
 
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(2);
@@ -27,12 +23,15 @@ const DEFAULT_REFILL_TIMEOUT: Duration = Duration::from_secs(7);
 const DEFAULT_INITIAL_SIZE: u64 = 100;
 const MIN_LEASE_TTL: Duration = Duration::from_secs(1);
 const MAX_LEASE_TTL: Duration = Duration::from_secs(600);
+/// Longer waits are cut to a year, so that no time of their end is out of range.
+const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Makes a [`Client`].
 #[must_use]
 pub struct ClientBuilder {
     endpoints: Vec<String>,
-    token: TokenSource,
+    token: Option<String>,
+    token_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
     deadline: Duration,
     refill_timeout: Duration,
@@ -46,7 +45,8 @@ impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
             endpoints: Vec::new(),
-            token: TokenSource::None,
+            token: None,
+            token_file: None,
             ca_file: None,
             deadline: DEFAULT_DEADLINE,
             refill_timeout: DEFAULT_REFILL_TIMEOUT,
@@ -85,15 +85,18 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the bearer token.
+    /// Sets the bearer token, instead of a file with it.
     pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.token = TokenSource::Given(token.into());
+        self.token = Some(token.into());
+        self.token_file = None;
         self
     }
 
-    /// Sets a file with the bearer token. It is read at each call, because files are rotated.
+    /// Sets a file with the bearer token. It is read at each call, because files are rotated. While
+    /// the file has no token, the last one counts.
     pub fn token_file(mut self, file: impl Into<PathBuf>) -> Self {
-        self.token = TokenSource::File(file.into());
+        self.token = None;
+        self.token_file = Some(file.into());
         self
     }
 
@@ -160,38 +163,29 @@ impl ClientBuilder {
         if self.endpoints.is_empty() {
             return Err(Error::setting("a client needs an endpoint"));
         }
-        for endpoint in &self.endpoints {
-            check_address(endpoint)?;
+        let mut is_secure = false;
+        for (index, endpoint) in self.endpoints.iter().enumerate() {
+            is_secure |= check_address(endpoint, index)?;
         }
-        if !(1..=MAX_COUNT).contains(&self.initial_size) {
-            let size = self.initial_size;
-            return Err(Error::setting(format!(
-                "`initial_size` is 1 to {MAX_COUNT}, not {size}"
-            )));
-        }
-        if !(MIN_LEASE_TTL..=MAX_LEASE_TTL).contains(&self.lease_ttl) {
-            let seconds = self.lease_ttl.as_secs_f64();
-            return Err(Error::setting(format!(
-                "`lease_ttl` is 1 s to 10 minutes, not {seconds} s"
-            )));
-        }
+        self.check_bounds()?;
         fork::install()?;
-        let is_secure = self.endpoints.iter().any(|it| it.starts_with("https:"));
         let certificates = match &self.ca_file {
             Some(file) => Some(transport::certificates_in(file)?),
             None if is_secure => Some(transport::certificates_of_the_system()?),
             None => None,
         };
-        if let TokenSource::File(file) = &self.token {
-            check_readable(file)?;
-        }
-        let http = transport::config(certificates.as_deref(), self.refill_timeout);
+        let token = match (&self.token, &self.token_file) {
+            (Some(token), _) => TokenSource::of_text(token)?,
+            (None, Some(file)) => TokenSource::of_file(file)?,
+            (None, None) => TokenSource::default(),
+        };
+        let refill_timeout = self.refill_timeout.min(MAX_WAIT);
         let settings = Settings {
             endpoints: self.endpoints.iter().map(|it| Arc::from(&**it)).collect(),
-            http,
-            token: self.token,
-            deadline: self.deadline,
-            refill_timeout: self.refill_timeout,
+            http: transport::config(certificates.as_deref(), refill_timeout),
+            token,
+            deadline: self.deadline.min(MAX_WAIT),
+            refill_timeout,
             max_age: self.max_age,
             initial_size: self.initial_size,
             lease_ttl: self.lease_ttl,
@@ -200,28 +194,48 @@ impl ClientBuilder {
         };
         Ok((settings, self.hooks))
     }
+
+    fn check_bounds(&self) -> Result<(), Error> {
+        if !(1..=MAX_COUNT).contains(&self.initial_size) {
+            let size = self.initial_size;
+            return Err(Error::setting(format!(
+                "`initial_size` is 1 to {MAX_COUNT}, not {size}"
+            )));
+        }
+        if self.refill_timeout.is_zero() {
+            return Err(Error::setting("`refill_timeout` is above 0"));
+        }
+        if !(MIN_LEASE_TTL..=MAX_LEASE_TTL).contains(&self.lease_ttl) {
+            let seconds = self.lease_ttl.as_secs_f64();
+            return Err(Error::setting(format!(
+                "`lease_ttl` is 1 s to 10 minutes, not {seconds} s"
+            )));
+        }
+        Ok(())
+    }
 }
 
-fn check_readable(file: &Path) -> Result<(), Error> {
-    let read = std::fs::read_to_string(file);
-    let shown = file.display();
-    read.map(drop)
-        .map_err(|error| Error::setting(format!("{shown} cannot be read: {error}")))
-}
-
-fn check_address(address: &str) -> Result<(), Error> {
-    let is_right = |uri: &Uri| {
+/// Returns whether the address is one of `https`.
+///
+/// # Errors
+/// [`Error::InvalidSetting`] if it is no address. It may have a password, so it is not printed.
+fn check_address(address: &str, index: usize) -> Result<bool, Error> {
+    let scheme_of = |uri: &Uri| {
         let authority = uri.authority()?;
-        let is_web = matches!(uri.scheme_str()?, "http" | "https");
         let has_user = authority.as_str().contains('@');
         let is_port = authority.port_u16() != Some(0);
         let has_host = !authority.host().is_empty();
-        Some(is_web && has_host && is_port && !has_user && uri.query().is_none())
+        let is_right = has_host && is_port && !has_user && uri.query().is_none();
+        uri.scheme_str().filter(|_| is_right).map(str::to_owned)
     };
-    let uri: Option<Uri> = address.parse().ok();
-    if !address.contains('#') && uri.as_ref().and_then(is_right) == Some(true) {
-        return Ok(());
+    let uri: Option<Uri> = address.parse().ok().filter(|_| !address.contains('#'));
+    match uri.as_ref().and_then(scheme_of).as_deref() {
+        Some("http") => Ok(false),
+        Some("https") => Ok(true),
+        Some(_) | None => {
+            let place = index + 1;
+            let detail = format!("endpoint {place} is no address such as http://host:8080");
+            Err(Error::setting(detail))
+        }
     }
-    let detail = format!("{address:?} is no address such as http://host:8080");
-    Err(Error::setting(detail))
 }

@@ -72,6 +72,7 @@ mod stamper;
 mod stock;
 mod threads;
 mod timer;
+mod token;
 mod transport;
 mod wait;
 mod waiter;

@@ -1,9 +1,7 @@
 //! Makes one call to whichever replica has its turn, and reads what the reply means.
 
 use std::{
-    fs,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -13,6 +11,7 @@ use crate::{
     endpoints::{Endpoints, Turn},
     error::{Error, Refusal},
     settings::Settings,
+    token::Token,
     transport::{Call, RawReply, Transport},
 };
 
@@ -21,21 +20,6 @@ const UNFIT_STATUSES: [u16; 3] = [502, 503, 504];
 const TOO_MANY_REQUESTS: u16 = 429;
 /// If a call has less time than this, a replica that does not answer may still be healthy.
 const MIN_JUDGED_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Where the bearer token comes from.
-#[derive(Clone)]
-pub(crate) enum TokenSource {
-    None,
-    Given(String),
-    /// The file is read at each call, because files are rotated.
-    File(PathBuf),
-}
-
-/// The bearer token. While its file cannot be read, the last one counts.
-pub(crate) struct Token {
-    source: TokenSource,
-    last: Mutex<Option<String>>,
-}
 
 /// A reply of success.
 #[derive(Clone, Debug)]
@@ -51,30 +35,6 @@ pub(crate) struct Service {
     transport: Transport,
     token: Token,
     usual_timeout: Duration,
-}
-
-impl Token {
-    pub(crate) fn new(source: TokenSource) -> Self {
-        Self {
-            source,
-            last: Mutex::new(None),
-        }
-    }
-
-    fn read(&self) -> Option<String> {
-        match &self.source {
-            TokenSource::None => None,
-            TokenSource::Given(token) => Some(token.clone()),
-            TokenSource::File(file) => {
-                let read = fs::read_to_string(file);
-                let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Ok(token) = read {
-                    *last = Some(token.trim().to_owned());
-                }
-                last.clone()
-            }
-        }
-    }
 }
 
 impl Service {

@@ -1,10 +1,13 @@
 //! What a client was made with. It never changes.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ureq::config::Config;
 
-use crate::{random::Uniform, service::TokenSource, threads::Spawn};
+use crate::{random::Uniform, threads::Spawn, token::TokenSource};
 
 /// The settings of one client.
 pub(crate) struct Settings {
@@ -25,4 +28,11 @@ pub(crate) struct Settings {
     pub(crate) lease_ttl: Duration,
     pub(crate) uniform: Uniform,
     pub(crate) spawn: Spawn,
+}
+
+impl Settings {
+    /// Returns when a caller gives up who comes now.
+    pub(crate) fn until(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
 }

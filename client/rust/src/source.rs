@@ -146,8 +146,7 @@ impl NumberSource {
 
     /// Gets the next number. The task waits for it.
     pub(crate) async fn next(&self) -> Result<Item, Error> {
-        let began = Instant::now();
-        let until = self.until(began);
+        let (began, until) = (Instant::now(), self.shared.settings.until());
         loop {
             let outcome = match self.begin_next(until) {
                 Begun::Done(item) => return Ok(item),
@@ -192,7 +191,7 @@ impl NumberSource {
             let detail = format!("a range has 1 to {MAX_COUNT} numbers, not {count}");
             return Err(Error::setting(detail));
         }
-        let until = self.until(Instant::now());
+        let until = self.shared.settings.until();
         loop {
             if let Some(range) = self.range_in_memory(count) {
                 return Ok(range);
@@ -221,7 +220,7 @@ impl NumberSource {
             let detail = format!("memory has {MAX_COUNT} numbers at most, not {count}");
             return Err(Error::setting(detail));
         }
-        let until = self.until(Instant::now());
+        let until = self.shared.settings.until();
         loop {
             let wait = self.stock.with(|stock| {
                 let waiter = Waiter::new();
@@ -326,11 +325,5 @@ impl NumberSource {
             self.shared.engine.with(start);
         }
         after.tell(self.name.as_str(), &self.shared.hooks);
-    }
-
-    /// Returns when a caller gives up who comes now.
-    fn until(&self, now: Instant) -> Instant {
-        now.checked_add(self.shared.settings.deadline)
-            .unwrap_or(now)
     }
 }

@@ -130,15 +130,12 @@ impl Stamper {
     }
 
     fn wait(&self, waiter: Arc<Waiter>, until: Instant) -> Wait<'_> {
-        let plan = &self.0.plan;
-        Wait::new(waiter, until, None, &plan.shared, plan.pool.as_str())
+        let StamperPlan { shared, pool, .. } = &*self.0.plan;
+        Wait::new(waiter, until, None, shared, pool.as_str())
     }
 
-    /// Returns when a caller gives up who comes now.
     fn until(&self) -> Instant {
-        let now = Instant::now();
-        let deadline = self.0.plan.shared.settings.deadline;
-        now.checked_add(deadline).unwrap_or(now)
+        self.0.plan.shared.settings.until()
     }
 
     fn no_lease(&self) -> Error {

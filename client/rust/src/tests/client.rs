@@ -456,6 +456,12 @@ fn a_token_goes_with_every_call_and_is_read_anew_from_its_file() {
     std::fs::write(&file, "two").unwrap();
     client.forget();
     orders.next_blocking().unwrap();
+    // What the file has while it is written, or if it was written wrongly.
+    for broken in [&b""[..], b"\n", b"\xff\xfe", b"a\nb"] {
+        std::fs::write(&file, broken).unwrap();
+        client.forget();
+        orders.next_blocking().unwrap();
+    }
     std::fs::remove_file(&file).unwrap();
     client.forget();
     orders.next_blocking().unwrap();
@@ -466,8 +472,46 @@ fn a_token_goes_with_every_call_and_is_read_anew_from_its_file() {
     };
     let (with_first, with_second) = texts.split_at(2);
     assert!(with_first.iter().all(|text| has(text, "one")), "{texts:?}");
-    assert!(with_second.len() >= 2, "vacuous: {texts:?}");
+    assert!(with_second.len() >= 6, "vacuous: {texts:?}");
     assert!(with_second.iter().all(|text| has(text, "two")), "{texts:?}");
+}
+
+#[test]
+fn a_token_is_trimmed_and_what_is_none_is_refused_unseen() {
+    let stub = Stub::start();
+    let builder = || Client::builder().endpoints([&stub.url]);
+    let client = builder().token(" a-token\n").build().unwrap();
+    client.sequence("orders").unwrap().next_blocking().unwrap();
+    let header = "authorization: bearer a-token\n";
+    assert!(stub.texts()[0].to_ascii_lowercase().contains(header));
+    for bad in ["", " ", "hidden\nhidden", "hid\u{e9}den", "hidden hidden"] {
+        let error = builder().token(bad).build().unwrap_err();
+        assert_eq!(code(&error), "client", "{bad:?}");
+        assert!(!error.to_string().contains("hid"), "{error}");
+    }
+    let empty = std::env::temp_dir().join(format!("odometer-empty-{}", std::process::id()));
+    std::fs::write(&empty, "\n").unwrap();
+    assert!(builder().token_file(&empty).build().is_err());
+    std::fs::remove_file(&empty).unwrap();
+}
+
+#[test]
+fn an_address_that_is_refused_is_not_printed() {
+    let refused = Client::builder().endpoints(["http://a", "http://me:hidden@b"]);
+    let error = refused.build().unwrap_err().to_string();
+    assert!(error.contains("endpoint 2"), "{error}");
+    assert!(!error.contains("hidden"), "{error}");
+}
+
+#[test]
+fn a_deadline_without_end_is_no_deadline_that_has_passed() {
+    let stub = Stub::start();
+    let builder = Client::builder().endpoints([&stub.url]);
+    let builder = builder
+        .deadline(Duration::MAX)
+        .refill_timeout(Duration::MAX);
+    let orders = builder.build().unwrap().sequence("orders").unwrap();
+    assert_eq!(orders.next_blocking().unwrap(), 1);
 }
 
 #[test]
@@ -492,6 +536,7 @@ fn what_cannot_be_a_client_is_refused() {
     }
     for good in [
         "http://host",
+        "HTTP://host",
         "http://host:8080/",
         "http://[::1]:8080",
         "http://host/odometer",
@@ -501,6 +546,7 @@ fn what_cannot_be_a_client_is_refused() {
     let builder = || Client::builder().endpoints(["http://host"]);
     assert!(Client::builder().build().is_err());
     assert!(builder().initial_size(0).build().is_err());
+    assert!(builder().refill_timeout(Duration::ZERO).build().is_err());
     assert!(
         builder()
             .lease_ttl(Duration::from_millis(999))
