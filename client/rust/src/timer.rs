@@ -3,11 +3,14 @@
 use std::{
     collections::BTreeMap,
     mem,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use crate::{error::Error, threads::Threads, waiter::Waiter};
+
+/// A deadline that was set. The second part tells two of one time apart.
+pub(crate) type TimerKey = (Instant, u64);
 
 /// The deadlines of one client in one process. A thread watches them while there are any.
 #[derive(Default)]
@@ -18,14 +21,13 @@ pub(crate) struct Timer {
 
 #[derive(Default)]
 struct TimerState {
-    /// The waiters by their deadlines. The second part of a key tells two with one deadline apart.
-    deadlines: BTreeMap<(Instant, u64), Weak<Waiter>>,
+    deadlines: BTreeMap<TimerKey, Arc<Waiter>>,
     n_set: u64,
     is_watched: bool,
 }
 
 impl Timer {
-    /// Wakes the task of a waiter at this time, if the waiter is still there.
+    /// Wakes the task of a waiter at this time, unless it is [cancelled](Self::cancel).
     ///
     /// # Errors
     /// The system gives no thread.
@@ -34,7 +36,7 @@ impl Timer {
         at: Instant,
         waiter: &Arc<Waiter>,
         threads: &Threads,
-    ) -> Result<(), Error> {
+    ) -> Result<TimerKey, Error> {
         let mut state = self.lock();
         if !state.is_watched {
             let timer = Arc::clone(self);
@@ -43,9 +45,19 @@ impl Timer {
         }
         state.n_set += 1;
         let key = (at, state.n_set);
-        state.deadlines.insert(key, Arc::downgrade(waiter));
+        state.deadlines.insert(key, Arc::clone(waiter));
         self.changed.notify_one();
-        Ok(())
+        Ok(key)
+    }
+
+    /// Takes a deadline out.
+    pub(crate) fn cancel(&self, key: TimerKey) {
+        self.lock().deadlines.remove(&key);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn n_deadlines(&self) -> usize {
+        self.lock().deadlines.len()
     }
 
     /// Wakes waiters until none is left.
@@ -78,10 +90,10 @@ impl Timer {
 }
 
 impl TimerState {
-    /// Takes out the waiters whose deadline has come, as far as they are still there.
+    /// Takes out the waiters whose deadline has come.
     fn take_due(&mut self, now: Instant) -> Vec<Arc<Waiter>> {
         let later = self.deadlines.split_off(&(now, u64::MAX));
         let due = mem::replace(&mut self.deadlines, later);
-        due.into_values().filter_map(|it| it.upgrade()).collect()
+        due.into_values().collect()
     }
 }

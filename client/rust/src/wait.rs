@@ -13,6 +13,7 @@ use crate::{
     fork,
     hooks::DropCause,
     stock::Stock,
+    timer::TimerKey,
     waiter::{Outcome, Waiter},
 };
 
@@ -34,7 +35,7 @@ pub(crate) struct Wait<'a> {
     shared: &'a Shared,
     sequence: &'a str,
     n_forks: u64,
-    is_timed: bool,
+    timed: Option<TimerKey>,
     has_ended: bool,
 }
 
@@ -53,7 +54,7 @@ impl<'a> Wait<'a> {
             shared,
             sequence,
             n_forks: fork::n_forks(),
-            is_timed: false,
+            timed: None,
             has_ended: false,
         }
     }
@@ -79,14 +80,25 @@ impl<'a> Wait<'a> {
 
     /// Has the task woken at its deadline.
     fn set_timer(&mut self) -> Result<(), Error> {
-        if self.is_timed {
-            return Ok(());
+        if self.timed.is_none() {
+            let set = self.shared.engine.with(|engine| {
+                let (timer, threads) = (&engine.timer, &engine.threads);
+                timer.wake_at(self.until, &self.waiter, threads)
+            });
+            self.timed = Some(set?);
         }
-        self.is_timed = true;
-        self.shared.engine.with(|engine| {
-            let (timer, threads) = (&engine.timer, &engine.threads);
-            timer.wake_at(self.until, &self.waiter, threads)
-        })
+        Ok(())
+    }
+
+    /// Ends a wait that was cancelled. A number that it got is a gap.
+    fn cancel(&self) {
+        if self.give_up() {
+            return;
+        }
+        let outcome = self.waiter.take_outcome();
+        let count = outcome.map_or(0, |outcome| outcome.count());
+        let hooks = &self.shared.hooks;
+        hooks.dropped(self.sequence, count, DropCause::Late);
     }
 }
 
@@ -117,14 +129,15 @@ impl Future for Wait<'_> {
 }
 
 impl Drop for Wait<'_> {
-    /// Of a task that was cancelled. A number that it got is a gap.
     fn drop(&mut self) {
-        if self.has_ended || self.n_forks != fork::n_forks() || self.give_up() {
+        if self.n_forks != fork::n_forks() {
             return;
         }
-        let outcome = self.waiter.take_outcome();
-        let count = outcome.map_or(0, |outcome| outcome.count());
-        let hooks = &self.shared.hooks;
-        hooks.dropped(self.sequence, count, DropCause::Late);
+        if let Some(key) = self.timed {
+            self.shared.engine.with(|engine| engine.timer.cancel(key));
+        }
+        if !self.has_ended {
+            self.cancel();
+        }
     }
 }

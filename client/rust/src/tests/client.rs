@@ -457,8 +457,9 @@ fn a_token_goes_with_every_call_and_is_read_anew_from_its_file() {
     client.forget();
     orders.next_blocking().unwrap();
     // What the file has while it is written, or if it was written wrongly.
-    for broken in [&b""[..], b"\n", b"\xff\xfe", b"a\nb"] {
-        std::fs::write(&file, broken).unwrap();
+    let broken: [&[u8]; 4] = [b"", b"\n", b"\xff\xfe", b"a\nb"];
+    for content in broken {
+        std::fs::write(&file, content).unwrap();
         client.forget();
         orders.next_blocking().unwrap();
     }

@@ -1,7 +1,7 @@
 //! Tests callers that wait as tasks.
 
 use std::{
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,7 +19,10 @@ use super::{
 };
 use crate::{
     Client, Error, Kind, Sequence, SequenceOptions,
+    engine::Shared,
     hooks::{DropCause, Hooks},
+    wait::Wait,
+    waiter::Waiter,
 };
 
 /// Remembers that it was woken.
@@ -80,6 +83,21 @@ fn the_future_of_a_number_can_move_between_threads() {
     is_send(orders.range(1));
     is_send(orders.warm(1));
     is_send(client.stamper("billing", crate::Layout::default(), "a"));
+}
+
+#[test]
+fn a_wait_that_has_ended_leaves_no_deadline_behind() {
+    let stub = Stub::start();
+    let (settings, hooks) = Client::builder().endpoints([&stub.url]).settings().unwrap();
+    let shared = Shared::new(settings, hooks);
+    let n_deadlines = || shared.engine.with(|engine| engine.timer.n_deadlines());
+    let mut context = Context::from_waker(Waker::noop());
+    let deadline = shared.settings.until();
+    let mut wait = Wait::new(Waiter::new(), deadline, None, &shared, "orders");
+    assert!(Pin::new(&mut wait).poll(&mut context).is_pending());
+    assert_eq!(n_deadlines(), 1);
+    drop(wait);
+    assert_eq!(n_deadlines(), 0);
 }
 
 #[test]

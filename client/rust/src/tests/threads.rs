@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{stampers::Workers, stub::Stub, until};
+use super::{stampers::Workers, stub::Stub, tasks::Flag, until};
 use crate::{
     Client, Error, Layout, SequenceOptions,
     threads::{Job, MAX_THREADS, Threads, spawn},
@@ -138,24 +138,23 @@ fn callers_are_told_if_there_is_no_thread_and_the_next_ones_get_one() {
 #[test]
 fn a_waiter_is_woken_at_its_deadline_and_not_before() {
     let (timer, threads) = (Arc::new(Timer::default()), Arc::new(Threads::new(spawn)));
+    let flags = [(); 3].map(|()| Arc::new(Flag::default()));
+    let waiters = flags.clone().map(|flag| {
+        let (waiter, waker) = (Waiter::new(), Waker::from(flag));
+        assert!(waiter.poll(&Context::from_waker(&waker)).is_pending());
+        waiter
+    });
     let began = Instant::now();
-    let early = Waiter::new();
-    let late = Waiter::new();
-    for (waiter, after) in [(&late, 60_000), (&early, 50)] {
-        let at = began + Duration::from_millis(after);
-        timer.wake_at(at, waiter, &threads).unwrap();
-    }
-    let flag = Arc::new(super::tasks::Flag::default());
-    let waker = Waker::from(Arc::clone(&flag));
-    let context = Context::from_waker(&waker);
-    assert!(early.poll(&context).is_pending());
-    until("the early one is woken", || flag.is_set());
+    let times = [60_000, 40, 50].map(|after_ms| began + Duration::from_millis(after_ms));
+    let [_late, cancelled, _early] = [0, 1, 2].map(|at: usize| {
+        let set = timer.wake_at(times[at], &waiters[at], &threads);
+        set.unwrap()
+    });
+    timer.cancel(cancelled);
+    until("the early one is woken", || flags[2].is_set());
     assert!(began.elapsed() >= Duration::from_millis(50));
-    flag.clear();
-    assert!(late.poll(&context).is_pending());
-    late.settle(Outcome::Ready);
-    late.wake();
-    assert!(flag.is_set() && late.poll(&context).is_ready());
+    assert!(!flags[0].is_set() && !flags[1].is_set());
+    assert_eq!(timer.n_deadlines(), 1);
 }
 
 #[test]
