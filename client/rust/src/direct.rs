@@ -117,16 +117,17 @@ impl DirectCalls {
             DirectRequest::Range(count) => self.paths.unbroken(count),
         };
         let timeout = self.shared.settings.refill_timeout.min(time_left(until));
-        let call = Call::new(Method::POST, &path, timeout);
-        let answer = self.engine.service.ask(&Call {
+        let call = Call {
             traceparent: Some(traceparent),
-            ..call
-        })?;
-        let outcome = match request {
-            DirectRequest::One => Outcome::Number(one_of(&answer)?),
-            DirectRequest::Range(count) => Outcome::Range(range_of(&answer, count)?),
+            ..Call::new(Method::POST, &path, timeout)
         };
-        Ok((answer.endpoint, outcome))
+        self.engine.service.ask(&call, |answer| {
+            let outcome = match request {
+                DirectRequest::One => Outcome::Number(one_of(&answer)?),
+                DirectRequest::Range(count) => Outcome::Range(range_of(&answer, count)?),
+            };
+            Ok((answer.endpoint, outcome))
+        })
     }
 }
 

@@ -55,13 +55,11 @@ impl LeaseCalls {
             "ttl_ms": ttl_ms,
             "holder": self.holder,
         });
-        let call = Call::new(Method::POST, "/v1/workers", self.timeout);
-        let sent = boot_clock::now();
-        let answer = self.engine.service.ask(&Call {
+        let call = Call {
             json: Some(body.to_string()),
-            ..call
-        })?;
-        self.read(&answer, sent)
+            ..Call::new(Method::POST, "/v1/workers", self.timeout)
+        };
+        self.ask(&call)
     }
 
     /// Renews a lease for as long as before.
@@ -70,13 +68,11 @@ impl LeaseCalls {
     /// The errors of a call, such as a refusal with the code `lease_lost`.
     pub(crate) fn renew(&self, lease: &Lease) -> Result<Lease, Error> {
         let path = format!("{}/renew", self.path(lease));
-        let call = Call::new(Method::POST, &path, self.timeout);
-        let sent = boot_clock::now();
-        let answer = self.engine.service.ask(&Call {
+        let call = Call {
             lease: Some(&lease.token),
-            ..call
-        })?;
-        let mut renewed = self.read(&answer, sent)?;
+            ..Call::new(Method::POST, &path, self.timeout)
+        };
+        let mut renewed = self.ask(&call)?;
         // What was reserved before may be used already.
         renewed.until_ms = renewed.until_ms.max(lease.until_ms);
         Ok(renewed)
@@ -89,15 +85,19 @@ impl LeaseCalls {
     pub(crate) fn give_back(&self, lease: &Lease, unused_from_ms: i64) -> Result<(), Error> {
         let path = self.path(lease);
         let body = json!({ "unused_from_ms": unused_from_ms });
-        let call = Call::new(Method::DELETE, &path, self.timeout);
-        self.engine
-            .service
-            .ask(&Call {
-                json: Some(body.to_string()),
-                lease: Some(&lease.token),
-                ..call
-            })
-            .map(drop)
+        let call = Call {
+            json: Some(body.to_string()),
+            lease: Some(&lease.token),
+            ..Call::new(Method::DELETE, &path, self.timeout)
+        };
+        self.engine.service.ask(&call, |_| Ok(()))
+    }
+
+    /// Makes a call that brings a lease.
+    fn ask(&self, call: &Call<'_>) -> Result<Lease, Error> {
+        let sent = boot_clock::now();
+        let service = &self.engine.service;
+        service.ask(call, |answer| self.read(&answer, sent))
     }
 
     fn path(&self, lease: &Lease) -> String {

@@ -85,6 +85,16 @@ enum SmallerBecause {
     End,
 }
 
+impl Fetched {
+    fn of(answer: Answer, with_ids: bool, asked: Instant) -> Result<Self, Error> {
+        Ok(Self {
+            runs: runs_of(&answer, with_ids, asked)?,
+            has_period: has_period(&answer),
+            endpoint: answer.endpoint,
+        })
+    }
+}
+
 impl Refill {
     pub(crate) fn new(source: RefillSource, stock: &Arc<Stock>, engine: &Arc<Engine>) -> Self {
         Self {
@@ -194,7 +204,7 @@ impl Refill {
 
     fn read_definition(&mut self) -> Result<Definition, Error> {
         let error = match self.ask_for_definition() {
-            Ok(answer) => return Definition::of(&answer),
+            Ok(definition) => return Ok(definition),
             Err(error) => error,
         };
         let is_hidden = error.refusal().is_some_and(|it| it.status == FORBIDDEN);
@@ -206,34 +216,41 @@ impl Refill {
     }
 
     /// Reads the definition. A name that was never seen is created by taking its first number.
-    fn ask_for_definition(&mut self) -> Result<Answer, Error> {
-        let answer = self.get_definition();
-        let is_unknown = answer
+    fn ask_for_definition(&mut self) -> Result<Definition, Error> {
+        let read = self.get_definition();
+        let is_unknown = read
             .as_ref()
             .is_err_and(|error| error.code() == "sequence_not_found");
         if !is_unknown || !self.taken.is_empty() {
-            return answer;
+            return read;
         }
-        let first = self.take_first()?;
-        if let Some(shared) = first.body.get("sequence").and_then(Value::as_str) {
-            self.definition_path = definition_path(shared);
-        }
+        self.take_first()?;
         self.get_definition()
     }
 
-    fn get_definition(&self) -> Result<Answer, Error> {
+    fn get_definition(&self) -> Result<Definition, Error> {
         let call = Call::new(Method::GET, &self.definition_path, self.source.timeout);
-        self.engine.service.ask(&call)
+        let service = &self.engine.service;
+        service.ask(&call, |answer| Definition::of(&answer))
     }
 
     /// Gets the first number of a name that is not known yet.
-    fn take_first(&mut self) -> Result<Answer, Error> {
+    fn take_first(&mut self) -> Result<(), Error> {
         let call = NumbersCall::begin(self.source.name.as_str(), &self.source.hooks);
         let asked = Instant::now();
-        let answer = call.run(|traceparent| self.ask(1, true, traceparent))?;
-        self.taken = runs_of(&answer, true, asked)?;
-        self.ended.push(call.end(&answer.endpoint, "ok", 1));
-        Ok(answer)
+        let (first, path) = call.run(|traceparent| {
+            self.ask(1, true, traceparent, |answer| {
+                let shared = answer.body.get("sequence").and_then(Value::as_str);
+                let path = shared.map(definition_path);
+                Ok((Fetched::of(answer, true, asked)?, path))
+            })
+        })?;
+        self.ended.push(call.end(&first.endpoint, "ok", 1));
+        self.taken = first.runs;
+        if let Some(path) = path {
+            self.definition_path = path;
+        }
+        Ok(())
     }
 
     /// Gets numbers with one call, or with another one if the size was refused.
@@ -254,7 +271,8 @@ impl Refill {
         let call = NumbersCall::begin(self.source.name.as_str(), &self.source.hooks);
         let asked = Instant::now();
         loop {
-            let error = match call.run(|parent| self.numbers(size, with_ids, parent, asked)) {
+            let read = |answer| Fetched::of(answer, with_ids, asked);
+            let error = match call.run(|parent| self.ask(size, with_ids, parent, read)) {
                 Ok(fetched) => {
                     let outcome = if reasons.is_empty() { "ok" } else { "resized" };
                     let count = buffer::count(&fetched.runs);
@@ -276,33 +294,25 @@ impl Refill {
         }
     }
 
-    fn numbers(
+    /// Makes one call for numbers.
+    fn ask<T>(
         &self,
         size: u64,
         with_ids: bool,
         traceparent: &str,
-        asked: Instant,
-    ) -> Result<Fetched, Error> {
-        let answer = self.ask(size, with_ids, traceparent)?;
-        Ok(Fetched {
-            runs: runs_of(&answer, with_ids, asked)?,
-            has_period: has_period(&answer),
-            endpoint: answer.endpoint,
-        })
-    }
-
-    fn ask(&self, size: u64, with_ids: bool, traceparent: &str) -> Result<Answer, Error> {
+        read_answer: impl FnOnce(Answer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let paths = &self.source.paths;
         let path = if size > MAX_COUNT {
             paths.block(size)
         } else {
             paths.batch(size, with_ids)
         };
-        let call = Call::new(Method::POST, &path, self.source.timeout);
-        self.engine.service.ask(&Call {
+        let call = Call {
             traceparent: Some(traceparent),
-            ..call
-        })
+            ..Call::new(Method::POST, &path, self.source.timeout)
+        };
+        self.engine.service.ask(&call, read_answer)
     }
 
     /// Returns why a smaller size may succeed, and which.

@@ -52,11 +52,15 @@ impl Service {
         self.transport.close_idle();
     }
 
-    /// Makes one call at one endpoint. Retries nothing.
+    /// Makes one call at one endpoint, and reads the answer. Retries nothing.
     ///
     /// # Errors
-    /// [`Error::Unreachable`], [`Error::InvalidReply`] or [`Error::Refused`].
-    pub(crate) fn ask(&self, call: &Call<'_>) -> Result<Answer, Error> {
+    /// [`Error::Unreachable`], [`Error::InvalidReply`], [`Error::Refused`], or those of `read_answer`.
+    pub(crate) fn ask<T>(
+        &self,
+        call: &Call<'_>,
+        read_answer: impl FnOnce(Answer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let Some(turn) = self.endpoints.choose(Instant::now()) else {
             return Err(Error::setting("a client needs an endpoint"));
         };
@@ -64,7 +68,8 @@ impl Service {
         let reply = self.transport.call(&turn.url, call, token.as_deref());
         let is_last = reply.as_ref().is_ok_and(|reply| reply.is_last);
         let answer = reply.and_then(|reply| read(reply, &turn.url));
-        match &answer {
+        let outcome = answer.and_then(read_answer);
+        match &outcome {
             Ok(_) => self.endpoints.succeeded(&turn),
             Err(error) => {
                 let is_hasty = call.timeout < self.usual_timeout.min(MIN_JUDGED_TIMEOUT);
@@ -74,39 +79,40 @@ impl Service {
         if is_last {
             self.endpoints.moved_on(&turn);
         }
-        answer
+        outcome
     }
 
     /// Notes what a failure says about the endpoint. If a hasty call gets no reply in time, that
     /// says nothing.
     fn judge(&self, turn: &Turn, error: &Error, is_hasty: bool) {
+        let refusal = error.refusal();
         if let Error::Unreachable { timed_out, .. } = error {
             if *timed_out && is_hasty {
                 self.endpoints.abandoned(turn);
             } else {
                 self.endpoints.failed(turn, Instant::now());
             }
-            return;
-        }
-        let Some(refusal) = error.refusal() else {
-            // What cannot be sent says nothing. A reply that cannot be read is one.
-            if error.endpoint().is_some() {
-                self.endpoints.succeeded(turn);
-            } else {
-                self.endpoints.abandoned(turn);
-            }
-            return;
-        };
-        if UNFIT_STATUSES.contains(&refusal.status) {
+        } else if refusal.is_some_and(|it| UNFIT_STATUSES.contains(&it.status)) {
             self.endpoints.failed(turn, Instant::now());
-            return;
-        }
-        self.endpoints.succeeded(turn);
-        // Another replica may have numbers in memory. A limit holds for this replica.
-        if refusal.status == TOO_MANY_REQUESTS && refusal.limit.is_none() {
-            self.endpoints.moved_on(turn);
+        } else if error.endpoint().is_none() {
+            // What cannot be sent says nothing.
+            self.endpoints.abandoned(turn);
+        } else {
+            self.endpoints.succeeded(turn);
+            if refusal.is_none_or(is_better_elsewhere) {
+                self.endpoints.moved_on(turn);
+            }
         }
     }
+}
+
+/// Returns whether another replica may do what this one refused.
+fn is_better_elsewhere(refusal: &Refusal) -> bool {
+    // Another replica may have numbers in memory. A limit holds for this replica.
+    let is_without_numbers = refusal.status == TOO_MANY_REQUESTS && refusal.limit.is_none();
+    // Only what is no replica has no such route, or gives no code.
+    let is_no_replica = refusal.code == "route_not_found" || refusal.code.starts_with("http_");
+    is_without_numbers || is_no_replica
 }
 
 fn read(reply: RawReply, endpoint: &Arc<str>) -> Result<Answer, Error> {

@@ -104,8 +104,9 @@ impl Transport {
         let began = Instant::now();
         let failed = |error: ureq::Error| failure(endpoint, &error, began.elapsed());
         let mut response = self.send(endpoint, call, token).map_err(failed)?;
-        if !has_known_end(&response) {
-            // The end of the stream may be the end of the body, or of the connection.
+        if response.status().is_success() && !has_known_end(&response) {
+            // The end of the stream may be the end of the body, or of the connection. A refusal
+            // says enough by its status.
             return Err(unreachable(endpoint, false, "the reply has no known end"));
         }
         let body = response.body_mut().with_config().limit(MAX_REPLY_BYTES);

@@ -442,61 +442,6 @@ fn the_same_name_gives_the_same_sequence_also_after_its_handles_are_gone() {
 }
 
 #[test]
-fn a_token_goes_with_every_call_and_is_read_anew_from_its_file() {
-    let stub = Stub::start();
-    let file = std::env::temp_dir().join(format!("odometer-client-{}", std::process::id()));
-    std::fs::write(&file, "one\n").unwrap();
-    let client = Client::builder()
-        .endpoints([&stub.url])
-        .token_file(&file)
-        .build()
-        .unwrap();
-    let orders = client.sequence("orders").unwrap();
-    orders.next_blocking().unwrap();
-    std::fs::write(&file, "two").unwrap();
-    client.forget();
-    orders.next_blocking().unwrap();
-    // What the file has while it is written, or if it was written wrongly.
-    let broken: [&[u8]; 4] = [b"", b"\n", b"\xff\xfe", b"a\nb"];
-    for content in broken {
-        std::fs::write(&file, content).unwrap();
-        client.forget();
-        orders.next_blocking().unwrap();
-    }
-    std::fs::remove_file(&file).unwrap();
-    client.forget();
-    orders.next_blocking().unwrap();
-    let texts = stub.texts();
-    let has = |text: &String, token: &str| {
-        let header = format!("authorization: bearer {token}\n");
-        text.to_ascii_lowercase().contains(&header)
-    };
-    let (with_first, with_second) = texts.split_at(2);
-    assert!(with_first.iter().all(|text| has(text, "one")), "{texts:?}");
-    assert!(with_second.len() >= 6, "vacuous: {texts:?}");
-    assert!(with_second.iter().all(|text| has(text, "two")), "{texts:?}");
-}
-
-#[test]
-fn a_token_is_trimmed_and_what_is_none_is_refused_unseen() {
-    let stub = Stub::start();
-    let builder = || Client::builder().endpoints([&stub.url]);
-    let client = builder().token(" a-token\n").build().unwrap();
-    client.sequence("orders").unwrap().next_blocking().unwrap();
-    let header = "authorization: bearer a-token\n";
-    assert!(stub.texts()[0].to_ascii_lowercase().contains(header));
-    for bad in ["", " ", "hidden\nhidden", "hid\u{e9}den", "hidden hidden"] {
-        let error = builder().token(bad).build().unwrap_err();
-        assert_eq!(code(&error), "client", "{bad:?}");
-        assert!(!error.to_string().contains("hid"), "{error}");
-    }
-    let empty = std::env::temp_dir().join(format!("odometer-empty-{}", std::process::id()));
-    std::fs::write(&empty, "\n").unwrap();
-    assert!(builder().token_file(&empty).build().is_err());
-    std::fs::remove_file(&empty).unwrap();
-}
-
-#[test]
 fn an_address_that_is_refused_is_not_printed() {
     let refused = Client::builder().endpoints(["http://a", "http://me:hidden@b"]);
     let error = refused.build().unwrap_err().to_string();

@@ -8,6 +8,7 @@ mod endpoints;
 mod hooks;
 mod leases;
 mod of_process;
+mod service;
 mod size;
 mod slices;
 mod stampers;

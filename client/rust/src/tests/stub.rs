@@ -3,7 +3,10 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 
@@ -36,6 +39,7 @@ pub(super) struct StubState {
     /// The heads and bodies of the calls.
     pub(super) texts: Mutex<Vec<String>>,
     answer: Mutex<Answerer>,
+    n_connections: AtomicUsize,
 }
 
 /// Returns a refusal by the service.
@@ -71,6 +75,7 @@ impl Stub {
             calls: Mutex::default(),
             texts: Mutex::default(),
             answer: Mutex::new(answer),
+            n_connections: AtomicUsize::new(0),
         });
         let shared = Arc::clone(&state);
         thread::spawn(move || {
@@ -121,6 +126,10 @@ impl Stub {
         self.calls().iter().filter(|call| is_post(call)).count()
     }
 
+    pub(super) fn n_connections(&self) -> usize {
+        self.state.n_connections.load(Ordering::Acquire)
+    }
+
     pub(super) fn texts(&self) -> Vec<String> {
         self.state.texts.lock().unwrap().clone()
     }
@@ -157,6 +166,7 @@ impl StubState {
     }
 
     fn serve(&self, stream: TcpStream) {
+        self.n_connections.fetch_add(1, Ordering::AcqRel);
         stream.set_nodelay(true).unwrap();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut writer = stream;

@@ -91,6 +91,18 @@ fn a_reply_without_an_end_of_its_own_is_none() {
 }
 
 #[test]
+fn a_refusal_may_end_with_its_connection() {
+    for refusal in ["{\"code\":\"sequence_retired\"}", ""] {
+        let reply = format!("HTTP/1.1 410 Gone\r\n\r\n{refusal}");
+        let reply = called(reply.as_bytes()).unwrap();
+        assert_eq!(
+            (reply.status, reply.body.as_slice()),
+            (410, refusal.as_bytes())
+        );
+    }
+}
+
+#[test]
 fn a_reply_says_when_to_call_again_and_that_it_is_the_last() {
     let reply =
         "HTTP/1.1 503 No\r\nretry-after: 2\r\nConnection: Close\r\ncontent-length: 0\r\n\r\n";
