@@ -20,7 +20,7 @@ use crate::{
 };
 
 const POOL: &str = "billing";
-const SHORT_TTL_MS: i64 = 1_000;
+const SHORT_TTL_MS: i64 = 3_000;
 const LONG_TTL_MS: i64 = 20_000;
 const HOUR_MS: i64 = 3_600_000;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -295,7 +295,7 @@ async fn lost(high: &str, is_unchecked: bool) -> Lost {
     let stamping = Stamping {
         high,
         holder: "lost",
-        ttl_ms: 2 * SHORT_TTL_MS,
+        ttl_ms: SHORT_TTL_MS,
         is_unchecked,
     };
     let mut driver = scene.driver(&stamping).await;

@@ -11,7 +11,7 @@ use odometer_core::block::MAX_COUNT;
 use serde_json::json;
 
 use super::{
-    stub::{Said, Stub, dead_address, is_post, refusal, refusal_with_limit},
+    stub::{Said, Stub, is_post, refusal, refusal_with_limit},
     until,
 };
 use crate::{
@@ -237,10 +237,10 @@ fn a_caller_has_one_deadline_although_it_waits_twice() {
 
 #[test]
 fn another_endpoint_is_called_if_one_fails() {
-    let scene = Scene::new();
+    let (scene, dead) = (Scene::new(), Stub::dead());
     for _ in 0..5 {
         let client = Client::builder()
-            .endpoints([&dead_address(), &scene.stub.url])
+            .endpoints([&dead.url, &scene.stub.url])
             .build()
             .unwrap();
         assert!(client.sequence("orders").unwrap().next_blocking().is_ok());

@@ -2,7 +2,7 @@
 //! `tests/clients` forks in earnest.
 
 use std::sync::{
-    Arc,
+    Arc, Barrier,
     atomic::{AtomicU32, Ordering},
 };
 
@@ -56,8 +56,12 @@ fn a_child_gets_a_value_of_its_own_and_keeps_it() {
 fn threads_of_a_child_share_one_value() {
     let (value, _n_drops) = value();
     let here = fork::n_forks();
+    let all = Barrier::new(8);
     let values: Vec<Arc<Generation>> = std::thread::scope(|scope| {
-        let take = || value.after_forks(here + 1, Arc::clone);
+        let take = || {
+            all.wait();
+            value.after_forks(here + 1, Arc::clone)
+        };
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
         threads.into_iter().map(|it| it.join().unwrap()).collect()
     });

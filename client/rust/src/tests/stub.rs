@@ -55,13 +55,14 @@ pub(super) fn refusal_with_limit(status: u16, code: &str, limit: u64) -> Said {
     Said::Reply(status, body)
 }
 
-/// Returns an address where nobody listens.
-pub(super) fn dead_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
-}
-
 impl Stub {
+    /// Starts a stub that never replies. It keeps its port, so no other test gets it.
+    pub(super) fn dead() -> Self {
+        let stub = Self::start();
+        stub.answer(|_, _| Said::Cut);
+        stub
+    }
+
     pub(super) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -167,9 +167,15 @@ fn a_cancelled_task_costs_a_number_at_most_and_holds_nobody_up() {
     orders.forget();
     drops.recv_timeout(Duration::from_secs(10)).unwrap();
     flag.clear();
+    let (gate, held) = mpsc::channel::<()>();
+    stub.answer(move |_, _| {
+        let _released = held.recv_timeout(Duration::from_secs(10));
+        Said::GoOn
+    });
     {
         let mut late = pin!(orders.next());
         assert!(late.as_mut().poll(&mut context).is_pending());
+        drop(gate);
         until("the task is woken", || flag.is_set());
     }
     let dropped = drops.recv_timeout(Duration::from_secs(10)).unwrap();
