@@ -117,7 +117,7 @@ impl Keeper {
     #[inline]
     pub(crate) fn take(self: &Arc<Self>) -> Result<i64, Error> {
         let now = boot_clock::now();
-        if now >= self.ends.load(Ordering::Acquire) && !sabotage::are_leases_unchecked() {
+        if now >= self.ends.load(Ordering::Acquire) && !sabotage::are_ends_unchecked() {
             return Err(self.no_lease());
         }
         if now >= self.due.load(Ordering::Relaxed) {
@@ -370,7 +370,7 @@ impl Keeper {
     /// Opens the ticker for the whole ticks of a lease, or lets it go on.
     fn use_time(&self, lease: &Lease) -> Result<(), Error> {
         let layout = &self.plan.layout;
-        let (from_tick, until_tick) = if sabotage::are_leases_unchecked() {
+        let (from_tick, until_tick) = if sabotage::is_time_unchecked() {
             (0, layout.end_tick())
         } else {
             layout.whole_ticks(lease.from_ms, lease.until_ms)
@@ -394,7 +394,7 @@ impl Keeper {
     /// Notes a failed call. Returns whether those who wait for the first lease must be told.
     fn fail(&self, state: &mut KeeperState, error: &Error) -> bool {
         state.last_error = Some(Arc::new(error.clone()));
-        let is_lost = error.code() == "lease_lost" && !sabotage::are_leases_unchecked();
+        let is_lost = error.code() == "lease_lost" && !sabotage::is_time_unchecked();
         if is_lost && state.lease.take().is_some() {
             let worker = self.ticker.worker();
             tracing::warn!(

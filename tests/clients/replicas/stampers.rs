@@ -40,9 +40,12 @@ struct Stamping<'a> {
     high: &'a str,
     holder: &'a str,
     ttl_ms: i64,
-    /// Whether the driver stamps on without a lease.
-    is_unchecked: bool,
+    /// The options that take guards out of the library.
+    without: &'a [&'a str],
 }
+
+/// All guards that end a stamper with its lease.
+const LEASE_CHECKS: &[&str] = &["without_lease_end", "without_reserved_time"];
 
 impl Scene {
     async fn start() -> Self {
@@ -68,7 +71,9 @@ impl Scene {
             "pool": POOL, "layout": layout_of(stamping.high), "holder": stamping.holder
         });
         options["lease_ttl_ms"] = stamping.ttl_ms.into();
-        options["without_lease_checks"] = stamping.is_unchecked.into();
+        for guard in stamping.without {
+            options[*guard] = true.into();
+        }
         options
     }
 
@@ -127,7 +132,7 @@ struct Stopped {
     resumed: Given,
 }
 
-async fn stopped(high: &str, is_unchecked: bool) -> Stopped {
+async fn stopped(high: &str, without: &[&str]) -> Stopped {
     let scene = Scene::start().await;
     // Of the two worker ids, one is left.
     let other = scene.client().lease(POOL, 1, HOUR_MS, "another").await;
@@ -137,14 +142,14 @@ async fn stopped(high: &str, is_unchecked: bool) -> Stopped {
             high,
             holder: "first",
             ttl_ms: SHORT_TTL_MS,
-            is_unchecked,
+            without,
         })
         .await;
     let mut options = scene.options_of(&Stamping {
         high,
         holder: "second",
         ttl_ms: LONG_TTL_MS,
-        is_unchecked: false,
+        without: &[],
     });
     // It is told soon that it cannot have the worker id yet.
     options["deadline_ms"] = Value::from(500);
@@ -175,7 +180,7 @@ async fn stopped(high: &str, is_unchecked: bool) -> Stopped {
     for given in [&resumed, &others] {
         ledger.record(POOL, &given.ranges);
     }
-    if !is_unchecked {
+    if without.is_empty() {
         second.obey("release").await;
         let again = stamped_again(&mut first).await;
         let (from_ms, until_ms, _) = scene.lease_of(left).await;
@@ -191,7 +196,7 @@ async fn stopped(high: &str, is_unchecked: bool) -> Stopped {
 fn a_program_that_was_stopped_past_its_lease_stamps_no_id_twice() {
     run(async {
         for high in ["time", "worker"] {
-            let outcome = stopped(high, false).await;
+            let outcome = stopped(high, &[]).await;
             let resumed = &outcome.resumed;
             let stamped = (resumed.n_numbers(), resumed.error.as_deref());
             assert_eq!(stamped, (0, Some("no_lease")), "{high}");
@@ -200,10 +205,24 @@ fn a_program_that_was_stopped_past_its_lease_stamps_no_id_twice() {
     });
 }
 
+/// The end of the lease by the program's own clock is a second guard.
+#[test]
+fn the_reserved_time_alone_lets_a_stopped_program_stamp_no_id_twice() {
+    run(async {
+        for high in ["time", "worker"] {
+            let outcome = stopped(high, &["without_lease_end"]).await;
+            assert_eq!(outcome.ledger.n_duplicates(), 0, "{high}");
+            // Counted ids go on in the time that was reserved.
+            let n_numbers = outcome.resumed.n_numbers();
+            assert!(high == "time" || n_numbers > 0, "vacuous: {n_numbers} ids");
+        }
+    });
+}
+
 #[test]
 fn without_its_lease_checks_a_stopped_program_stamps_ids_twice() {
     run(async {
-        let outcome = stopped("time", true).await;
+        let outcome = stopped("time", LEASE_CHECKS).await;
         assert!(outcome.ledger.n_duplicates() > 0, "the check finds nothing");
     });
 }
@@ -216,14 +235,14 @@ struct Stepped {
     errors: Vec<String>,
 }
 
-async fn stepped(high: &str, is_unchecked: bool) -> Stepped {
+async fn stepped(high: &str, without: &[&str]) -> Stepped {
     let scene = Scene::start().await;
     let clock = SteppedClock::right();
     let stamping = Stamping {
         high,
         holder: "stepped",
         ttl_ms: LONG_TTL_MS,
-        is_unchecked,
+        without,
     };
     let options = scene.options_of(&stamping);
     let mut driver = Driver::start_in(Language::Rust, &options, &clock.environment()).await;
@@ -244,7 +263,7 @@ async fn stepped(high: &str, is_unchecked: bool) -> Stepped {
         }
     }
     clock.step_to(0);
-    if !is_unchecked {
+    if without.is_empty() {
         let again = stamped_again(&mut driver).await;
         outcome.ledger.record(POOL, &again.ranges);
     }
@@ -260,7 +279,7 @@ fn a_program_whose_clock_steps_stamps_no_id_twice_and_none_outside_its_lease() {
             // Counted ids do not look at the clock.
             ("worker", &[][..]),
         ] {
-            let outcome = stepped(high, false).await;
+            let outcome = stepped(high, &[]).await;
             assert_eq!(outcome.ledger.n_duplicates(), 0, "{high}");
             assert_eq!(outcome.n_outside, 0, "{high}");
             let mut errors = outcome.errors.clone();
@@ -276,7 +295,7 @@ fn a_program_whose_clock_steps_stamps_no_id_twice_and_none_outside_its_lease() {
 #[test]
 fn without_its_lease_checks_a_stepped_clock_stamps_ids_outside_the_lease() {
     run(async {
-        let outcome = stepped("time", true).await;
+        let outcome = stepped("time", LEASE_CHECKS).await;
         assert!(outcome.n_outside > 0, "the check finds nothing");
     });
 }
@@ -290,13 +309,13 @@ struct Lost {
     error: Option<String>,
 }
 
-async fn lost(high: &str, is_unchecked: bool) -> Lost {
+async fn lost(high: &str, without: &[&str]) -> Lost {
     let mut scene = Scene::start().await;
     let stamping = Stamping {
         high,
         holder: "lost",
         ttl_ms: SHORT_TTL_MS,
-        is_unchecked,
+        without,
     };
     let mut driver = scene.driver(&stamping).await;
     driver.obey("lease").await;
@@ -327,7 +346,7 @@ async fn lost(high: &str, is_unchecked: bool) -> Lost {
 fn a_program_that_loses_the_service_stamps_until_its_lease_ends() {
     run(async {
         for high in ["time", "worker"] {
-            let outcome = lost(high, false).await;
+            let outcome = lost(high, &[]).await;
             assert_eq!(outcome.error.as_deref(), Some("no_lease"), "{high}");
             assert_eq!(outcome.n_outside, 0, "{high}");
             assert_eq!(outcome.ledger.n_duplicates(), 0, "{high}");
@@ -340,7 +359,7 @@ fn a_program_that_loses_the_service_stamps_until_its_lease_ends() {
 #[test]
 fn without_its_lease_checks_a_program_stamps_on_without_the_service() {
     run(async {
-        let outcome = lost("time", true).await;
+        let outcome = lost("time", LEASE_CHECKS).await;
         assert_eq!(outcome.error, None);
         assert!(outcome.n_outside > 0, "the check finds nothing");
     });
@@ -353,7 +372,7 @@ async fn forked(has_hook: bool) -> Ledger {
         high: "time",
         holder: "forks",
         ttl_ms: LONG_TTL_MS,
-        is_unchecked: false,
+        without: &[],
     });
     options["without_fork_hook"] = (!has_hook).into();
     let mut driver = Driver::start(Language::Rust, &options).await;
@@ -397,7 +416,7 @@ fn what_a_program_did_not_stamp_is_given_back() {
                 high: "time",
                 holder: "gives-back",
                 ttl_ms: LONG_TTL_MS,
-                is_unchecked: false,
+                without: &[],
             })
             .await;
         driver.obey("lease").await;
@@ -424,7 +443,7 @@ fn a_program_that_closes_its_stamper_and_ends_at_once_leaves_its_worker_id_free(
                 high: "time",
                 holder: "closes",
                 ttl_ms: LONG_TTL_MS,
-                is_unchecked: false,
+                without: &[],
             })
             .await;
         driver.obey("lease").await;
@@ -450,7 +469,7 @@ fn ids_that_are_refused_do_not_wake_the_thread_of_the_stamper() {
                 high: "time",
                 holder: "asks",
                 ttl_ms: SHORT_TTL_MS,
-                is_unchecked: false,
+                without: &[],
             })
             .await;
         driver.obey("lease").await;

@@ -9,7 +9,7 @@ use std::{
 use crate::given::Given;
 
 /// Takes numbers in a forked child and in this process, and returns what both got.
-pub(crate) fn in_both(take: impl Fn() -> Given) -> io::Result<String> {
+pub(crate) fn in_both(take: impl Fn() -> Given) -> io::Result<Given> {
     let (mut reader, mut writer) = io::pipe()?;
     let Some(child) = fork()? else {
         let is_written = writer.write_all(take().to_line().as_bytes()).is_ok();
@@ -23,7 +23,7 @@ pub(crate) fn in_both(take: impl Fn() -> Given) -> io::Result<String> {
     let has_ended_well = wait_for(child)?.is_some_and(|code| code == 0);
     let of_child = Given::from_line(&line).filter(|_| has_ended_well);
     whole.join(of_child.unwrap_or_else(|| Given::failed("child")));
-    Ok(whole.to_string())
+    Ok(whole)
 }
 
 /// Forks. Returns the id of the child to the parent, and `None` to the child.

@@ -41,6 +41,11 @@ impl Given {
         }
     }
 
+    /// Returns whether the last digit of the last number is 0.
+    pub(crate) fn ends_with_zero(&self) -> bool {
+        self.numbers.last().is_some_and(|last| last % 10 == 0)
+    }
+
     /// Adds what others got.
     pub(crate) fn join(&mut self, other: Self) {
         self.numbers.extend(other.numbers);

@@ -3,6 +3,7 @@
 //! Start it with one argument, a JSON object of options. It prints `ready`, and one line for each
 //! step that it reads. `tests/clients/driver.rs` has the other side.
 
+mod busy;
 mod child;
 mod given;
 mod recorder;
@@ -121,7 +122,8 @@ impl Driver {
             ("range", [count]) => unbroken(sequence.range_blocking(*count)),
             ("warm", [count]) => done(sequence.warm_blocking(*count)),
             ("threads", [n_threads, count]) => in_threads(sequence, *n_threads, *count),
-            ("fork", [count]) => in_fork(sequence, *count),
+            ("fork", [count]) => in_fork(|| Given::by(*count, || sequence.next_blocking())),
+            ("busy_forks", [n_forks, count]) => busy::forks(sequence, *n_forks, *count),
             ("ids", [count]) => ids(sequence, *count),
             ("forget", []) => {
                 self.client.forget();
@@ -148,10 +150,7 @@ impl Driver {
                 format!("refused {n_refused}")
             }
             ("stamp", [count]) => self.stamp(*count, Duration::ZERO).to_string(),
-            ("stamp_in_fork", [count]) => {
-                let stamp = || self.stamp(*count, MAX_LEASE_WAIT);
-                child::in_both(stamp).unwrap_or_else(|error| format!("error {error}"))
-            }
+            ("stamp_in_fork", [count]) => in_fork(|| self.stamp(*count, MAX_LEASE_WAIT)),
             _ => "unsupported".to_owned(),
         }
     }
@@ -203,27 +202,36 @@ impl Driver {
     }
 }
 
-/// Takes out what protects a forked child, or what ends a stamper with its lease.
-#[cfg(feature = "sabotage")]
+/// The options that take guards out.
+const GUARDS: [&str; 3] = [
+    "without_fork_hook",
+    "without_lease_end",
+    "without_reserved_time",
+];
+
+/// Takes out the guards that the options name.
 fn take_out_guards(options: &Value) -> Result<(), Box<dyn StdError>> {
-    let is_asked = |name: &str| options.get(name).and_then(Value::as_bool) == Some(true);
-    if is_asked("without_fork_hook") {
-        odometer_client::sabotage::take_out_fork_hook();
-    }
-    if is_asked("without_lease_checks") {
-        odometer_client::sabotage::take_out_lease_checks();
+    let is_asked = |name: &&str| options.get(*name).and_then(Value::as_bool) == Some(true);
+    GUARDS.into_iter().filter(is_asked).try_for_each(take_out)
+}
+
+#[cfg(feature = "sabotage")]
+fn take_out(guard: &str) -> Result<(), Box<dyn StdError>> {
+    use odometer_client::sabotage;
+
+    match guard {
+        "without_fork_hook" => sabotage::take_out_fork_hook(),
+        "without_lease_end" => sabotage::take_out_lease_end(),
+        "without_reserved_time" => sabotage::take_out_reserved_time(),
+        _ => return Err(format!("{guard} is no guard").into()),
     }
     Ok(())
 }
 
-/// Refuses to take guards out, because this build cannot.
+/// Refuses to take a guard out, because this build cannot.
 #[cfg(not(feature = "sabotage"))]
-fn take_out_guards(options: &Value) -> Result<(), Box<dyn StdError>> {
-    let is_asked = |name: &str| options.get(name).and_then(Value::as_bool) == Some(true);
-    if is_asked("without_fork_hook") || is_asked("without_lease_checks") {
-        return Err("build the driver with the feature `sabotage`".into());
-    }
-    Ok(())
+fn take_out(guard: &str) -> Result<(), Box<dyn StdError>> {
+    Err(format!("{guard}: build the driver with the feature `sabotage`").into())
 }
 
 fn at_once(sequence: &Sequence, count: u64) -> Given {
@@ -251,9 +259,9 @@ fn in_threads(sequence: &Sequence, n_threads: u64, count: u64) -> String {
     whole.to_string()
 }
 
-fn in_fork(sequence: &Sequence, count: u64) -> String {
-    let take = || Given::by(count, || sequence.next_blocking());
-    child::in_both(take).unwrap_or_else(|error| format!("error {error}"))
+fn in_fork(take: impl Fn() -> Given) -> String {
+    let given = child::in_both(take).map(|given| given.to_string());
+    given.unwrap_or_else(|error| format!("error {error}"))
 }
 
 fn unbroken(range: Result<Block, Error>) -> String {
