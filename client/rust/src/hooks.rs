@@ -9,7 +9,10 @@ const HOOK: &str = "a hook of the program";
 /// What a program may want to know. [`MetricsHooks`] is the default.
 ///
 /// The methods are called in the thread that does the work, never while a lock is held. A panic in
-/// them is logged, and harms nothing.
+/// them is logged, and harms nothing. A call for numbers is reported after its callers have the
+/// numbers.
+///
+/// Do not fork in a hook: the child would go on inside a call of its parent.
 pub trait Hooks: Send + Sync + 'static {
     /// Reports one call for numbers that has ended.
     fn refill(&self, _report: &RefillReport<'_>) {}

@@ -1,4 +1,4 @@
-//! Makes one call to whichever replica has its turn, and reads what the reply means.
+//! Makes one call to the replica that has its turn, and reads what the reply means.
 
 use std::{
     sync::Arc,
