@@ -357,6 +357,8 @@ impl Keeper {
         state.n_failures = 0;
         state.not_before = 0;
         state.calls_from = now.saturating_add(nanos(RENEWAL_PAUSE));
+        // Who called during the call has what came. Who needs more calls again.
+        self.is_called.store(false, Ordering::Release);
         let used = self.use_time(&lease);
         self.due.store(lease.due, Ordering::Relaxed);
         if used.is_ok() {

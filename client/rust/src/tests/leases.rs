@@ -96,6 +96,27 @@ fn ids_that_are_refused_call_for_one_renewal_a_second() {
 }
 
 #[test]
+fn a_renewal_that_many_callers_call_for_is_made_once() {
+    let stub = Stub::start();
+    let workers = Workers::of(&stub);
+    workers.renew_after_ms.store(300, Ordering::Relaxed);
+    let client = client(&stub, lowest, Duration::from_secs(10));
+    let ids = stamper(&client, Layout::default()).unwrap();
+    workers.renew_after_ms.store(60_000, Ordering::Relaxed);
+    let answering = workers.clone();
+    stub.answer(move |_, call| {
+        // The calls of callers meet the renewal under way.
+        thread::sleep(Duration::from_millis(50));
+        answering.answer(call)
+    });
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1_800) {
+        let _taken = ids.take();
+    }
+    assert_eq!(n_calls(&stub, "POST renew"), 1);
+}
+
+#[test]
 fn what_was_used_is_not_given_back_although_a_renewal_reserved_less() {
     let stub = Stub::start();
     let workers = Workers::of(&stub);
