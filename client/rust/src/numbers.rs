@@ -128,7 +128,8 @@ impl Numbers {
     /// Moves numbers to the front, as far as it has room.
     pub(crate) fn fill_front(&mut self, front: &Cursor) {
         while !self.has_age && front.room() > 0 {
-            let Some(block) = self.buffer.take_piece(self.piece()) else {
+            let piece = self.piece();
+            let Some(block) = self.buffer.take_piece(piece) else {
                 return;
             };
             // The take of its last number comes here again.
