@@ -6,19 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_core::name::SequenceName;
-use ureq::http::Method;
-
 use crate::{
     backoff,
-    definition::Paths,
-    engine::{Engine, Shared},
     error::Error,
     hooks::DropCause,
-    numbers_call::NumbersCall,
     reply::{one_of, range_of},
-    stock::Stock,
-    transport::Call,
+    sequence_calls::SequenceCalls,
     waiter::{Outcome, Waiter},
 };
 
@@ -30,107 +23,97 @@ pub(crate) enum DirectRequest {
     Range(u64),
 }
 
-/// Makes calls for one sequence in a thread of the client.
+/// Calls for one caller, in a thread of the client.
 pub(crate) struct DirectCalls {
-    pub(crate) name: SequenceName,
-    pub(crate) paths: Paths,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) engine: Arc<Engine>,
-    /// Remembers the last failure.
-    pub(crate) stock: Arc<Stock>,
+    pub(crate) calls: SequenceCalls,
+    pub(crate) request: DirectRequest,
+    pub(crate) until: Instant,
+    pub(crate) waiter: Arc<Waiter>,
 }
 
 impl DirectCalls {
     /// Makes a call again and again, as long as that may help and somebody waits for it.
-    pub(crate) fn serve(&self, request: DirectRequest, until: Instant, waiter: &Waiter) {
-        let (name, hooks) = (self.name.as_str(), &self.shared.hooks);
+    pub(crate) fn serve(&self) {
+        let calls = &self.calls;
         let mut n_failures = 0_u32;
-        while !waiter.is_settled() {
-            let n_forgets = self.shared.n_forgets();
-            let call = NumbersCall::begin(name, hooks);
-            let asked = call.run(|traceparent| self.ask(request, until, traceparent));
-            self.stock.note_call(asked.as_ref().err());
+        while !self.waiter.is_settled() {
+            let n_forgets = calls.shared.n_forgets();
+            let call = calls.begin();
+            let asked = call.run(|traceparent| self.ask(traceparent));
+            calls.stock.note_call(asked.as_ref().err());
             let (pause, ended) = match asked {
                 Ok((endpoint, outcome)) => {
                     let ended = call.end(&endpoint, "ok", outcome.count());
-                    self.give(outcome, n_forgets, waiter);
+                    self.give(outcome, n_forgets);
                     (Duration::ZERO, Some(ended))
                 }
                 Err(error) => {
                     n_failures = n_failures.saturating_add(1);
                     let ended = call.fail(&error);
-                    (self.fail(error, n_failures, until, waiter), ended)
+                    (self.fail(error, n_failures), ended)
                 }
             };
             if let Some(ended) = ended {
-                ended.tell(name, hooks);
+                calls.report(&ended);
             }
             thread::sleep(pause);
         }
     }
 
-    /// Gives the caller what came, unless the program was told to forget during the call: then a
-    /// copy of this process may have the same reply.
-    fn give(&self, outcome: Outcome, n_forgets: u64, waiter: &Waiter) {
-        let count = outcome.count();
-        let cause = if n_forgets != self.shared.n_forgets() {
-            DropCause::Forget
-        } else if waiter.settle(outcome) {
-            return waiter.wake();
-        } else {
-            DropCause::Late
-        };
-        self.shared.hooks.dropped(self.name.as_str(), count, cause);
-    }
-
-    /// Returns how long to wait for the next call. If none can help, the caller is told.
-    fn fail(&self, error: Error, n_failures: u32, until: Instant, waiter: &Waiter) -> Duration {
-        let is_sole = self.engine.service.endpoints.is_sole();
-        let retry_after = error.retry_after().filter(|_| is_sole);
-        let pause = backoff::pause(n_failures, retry_after, self.shared.settings.uniform);
-        let is_retryable = error.is_retryable();
-        if is_retryable && pause < time_left(until) {
-            return pause;
-        }
-        let told = if is_retryable {
-            Error::DeadlinePassed {
-                sequence: self.name.clone(),
-                last: Some(Arc::new(error)),
-            }
-        } else {
-            error
-        };
-        waiter.settle(Outcome::Failed(told));
-        waiter.wake();
-        Duration::ZERO
-    }
-
     /// Makes one call. Returns who answered, and what came.
-    fn ask(
-        &self,
-        request: DirectRequest,
-        until: Instant,
-        traceparent: &str,
-    ) -> Result<(Arc<str>, Outcome), Error> {
-        let path = match request {
-            DirectRequest::One => self.paths.one(),
-            DirectRequest::Range(count) => self.paths.unbroken(count),
+    fn ask(&self, traceparent: &str) -> Result<(Arc<str>, Outcome), Error> {
+        let SequenceCalls { paths, shared, .. } = &self.calls;
+        let path = match self.request {
+            DirectRequest::One => paths.one(),
+            DirectRequest::Range(count) => paths.unbroken(count),
         };
-        let timeout = self.shared.settings.refill_timeout.min(time_left(until));
-        let call = Call {
-            traceparent: Some(traceparent),
-            ..Call::new(Method::POST, &path, timeout)
-        };
-        self.engine.service.ask(&call, |answer| {
-            let outcome = match request {
+        let timeout = shared.settings.refill_timeout.min(self.time_left());
+        self.calls.ask(&path, timeout, traceparent, |answer| {
+            let outcome = match self.request {
                 DirectRequest::One => Outcome::Number(one_of(&answer)?),
                 DirectRequest::Range(count) => Outcome::Range(range_of(&answer, count)?),
             };
             Ok((answer.endpoint, outcome))
         })
     }
-}
 
-fn time_left(until: Instant) -> Duration {
-    until.saturating_duration_since(Instant::now())
+    /// Gives the caller what came, unless the program was told to forget during the call: then a
+    /// copy of this process may have the same reply.
+    fn give(&self, outcome: Outcome, n_forgets: u64) {
+        let count = outcome.count();
+        if n_forgets != self.calls.shared.n_forgets() {
+            self.calls.report_dropped(count, DropCause::Forget);
+        } else if self.waiter.settle(outcome) {
+            self.waiter.wake();
+        } else {
+            self.calls.report_dropped(count, DropCause::Late);
+        }
+    }
+
+    /// Returns how long to wait for the next call. If none can help, the caller is told.
+    fn fail(&self, error: Error, n_failures: u32) -> Duration {
+        let SequenceCalls { shared, engine, .. } = &self.calls;
+        let is_sole = engine.service.endpoints.is_sole();
+        let retry_after = error.retry_after().filter(|_| is_sole);
+        let pause = backoff::pause(n_failures, retry_after, shared.settings.uniform);
+        let is_retryable = error.is_retryable();
+        if is_retryable && pause < self.time_left() {
+            return pause;
+        }
+        let told = if is_retryable {
+            Error::DeadlinePassed {
+                sequence: self.calls.name.clone(),
+                last: Some(Arc::new(error)),
+            }
+        } else {
+            error
+        };
+        self.waiter.settle(Outcome::Failed(told));
+        self.waiter.wake();
+        Duration::ZERO
+    }
+
+    fn time_left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
 }

@@ -24,16 +24,12 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use odometer_core::{
-    name::SequenceName,
-    snowflake::{High, Layout, Moment, NotOpened, Refused, Ticker},
-};
+use odometer_core::snowflake::{High, Layout, Moment, NotOpened, Refused, Ticker};
 
 use crate::{
     backoff, boot_clock,
-    engine::Shared,
     error::Error,
-    lease::{Lease, LeaseCalls, nanos},
+    lease::{Lease, LeaseCalls, StamperPlan, nanos},
     log::TARGET,
     of_process::Renew,
     sabotage,
@@ -48,14 +44,6 @@ const AHEAD: u64 = 1;
 const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 /// How often a lease is given back, if the call fails. If none succeeds, the id rests.
 const MAX_RETURNS: u32 = 3;
-
-/// What a stamper was made with.
-pub(crate) struct StamperPlan {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) pool: SequenceName,
-    pub(crate) layout: Layout,
-    pub(crate) holder: String,
-}
 
 /// The lease of one stamper in one process.
 pub(crate) struct Keeper {
@@ -241,11 +229,7 @@ impl Keeper {
         let started = shared.engine.with(|engine| {
             let calls = LeaseCalls {
                 engine: Arc::clone(engine),
-                pool: self.plan.pool.clone(),
-                bits: self.plan.layout.worker,
-                holder: self.plan.holder.clone(),
-                ttl: shared.settings.lease_ttl,
-                timeout: shared.settings.refill_timeout,
+                plan: Arc::clone(&self.plan),
             };
             engine.threads.start(Box::new(move || keeper.keep(&calls)))
         });

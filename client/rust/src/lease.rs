@@ -2,11 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use odometer_core::name::SequenceName;
+use odometer_core::{name::SequenceName, snowflake::Layout};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use crate::{boot_clock, engine::Engine, error::Error, service::Answer, transport::Call};
+use crate::{
+    boot_clock,
+    engine::{Engine, Shared},
+    error::Error,
+    service::Answer,
+    transport::Call,
+};
 
 /// How long before its end a lease is not used: one part in this many of its length, at most
 /// [`MAX_MARGIN`]. Clocks may run at different speeds.
@@ -28,18 +34,19 @@ pub(crate) struct Lease {
     pub(crate) due: u64,
 }
 
-/// Makes the calls for one pool.
-pub(crate) struct LeaseCalls {
-    pub(crate) engine: Arc<Engine>,
+/// What a stamper was made with.
+pub(crate) struct StamperPlan {
+    pub(crate) shared: Arc<Shared>,
     pub(crate) pool: SequenceName,
-    /// The width of the worker ids.
-    pub(crate) bits: u32,
+    pub(crate) layout: Layout,
     /// The name of the holder, which stays the same over restarts.
     pub(crate) holder: String,
-    /// How long a lease lasts.
-    pub(crate) ttl: Duration,
-    /// How long one call may take.
-    pub(crate) timeout: Duration,
+}
+
+/// Makes the calls for the lease of one stamper.
+pub(crate) struct LeaseCalls {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) plan: Arc<StamperPlan>,
 }
 
 impl LeaseCalls {
@@ -48,16 +55,17 @@ impl LeaseCalls {
     /// # Errors
     /// The errors of a call. An id whose reply was lost rests until its lease ends.
     pub(crate) fn lease(&self) -> Result<Lease, Error> {
-        let ttl_ms = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
+        let plan = &self.plan;
+        let ttl_ms = u64::try_from(self.ttl().as_millis()).unwrap_or(u64::MAX);
         let body = json!({
-            "pool": self.pool.as_str(),
-            "bits": self.bits,
+            "pool": plan.pool.as_str(),
+            "bits": plan.layout.worker,
             "ttl_ms": ttl_ms,
-            "holder": self.holder,
+            "holder": plan.holder,
         });
         let call = Call {
             json: Some(body.to_string()),
-            ..Call::new(Method::POST, "/v1/workers", self.timeout)
+            ..self.call(Method::POST, "/v1/workers")
         };
         self.ask(&call)
     }
@@ -70,7 +78,7 @@ impl LeaseCalls {
         let path = format!("{}/renew", self.path(lease));
         let call = Call {
             lease: Some(&lease.token),
-            ..Call::new(Method::POST, &path, self.timeout)
+            ..self.call(Method::POST, &path)
         };
         let mut renewed = self.ask(&call)?;
         // What was reserved before may be used already.
@@ -88,7 +96,7 @@ impl LeaseCalls {
         let call = Call {
             json: Some(body.to_string()),
             lease: Some(&lease.token),
-            ..Call::new(Method::DELETE, &path, self.timeout)
+            ..self.call(Method::DELETE, &path)
         };
         self.engine.service.ask(&call, |_| Ok(()))
     }
@@ -100,8 +108,17 @@ impl LeaseCalls {
         service.ask(call, |answer| self.read(&answer, sent))
     }
 
+    fn call<'a>(&self, method: Method, path: &'a str) -> Call<'a> {
+        Call::new(method, path, self.plan.shared.settings.refill_timeout)
+    }
+
+    /// Returns how long a lease lasts.
+    fn ttl(&self) -> Duration {
+        self.plan.shared.settings.lease_ttl
+    }
+
     fn path(&self, lease: &Lease) -> String {
-        format!("/v1/workers/{}/{}", self.pool, lease.worker)
+        format!("/v1/workers/{}/{}", self.plan.pool, lease.worker)
     }
 
     /// Reads a lease that was asked for at `sent`, by the boot clock.
@@ -109,14 +126,14 @@ impl LeaseCalls {
         let field = |name: &str| answer.body.get(name);
         let read = || {
             let renew_after_ms = field("renew_after_ms")?.as_u64()?;
-            let margin = (self.ttl / MARGIN_PART).min(MAX_MARGIN);
+            let margin = (self.ttl() / MARGIN_PART).min(MAX_MARGIN);
             let worker = field("worker")?.as_u64()?;
             Some(Lease {
                 worker: u32::try_from(worker).ok()?,
                 token: field("token")?.as_str()?.to_owned(),
                 from_ms: field("from_ms").and_then(Value::as_i64)?,
                 until_ms: field("until_ms").and_then(Value::as_i64)?,
-                ends: sent.saturating_add(nanos(self.ttl.saturating_sub(margin))),
+                ends: sent.saturating_add(nanos(self.ttl().saturating_sub(margin))),
                 due: sent.saturating_add(nanos(Duration::from_millis(renew_after_ms))),
             })
         };

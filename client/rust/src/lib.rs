@@ -63,6 +63,7 @@ mod sabotage;
 #[doc(hidden)]
 pub mod sabotage;
 mod sequence;
+mod sequence_calls;
 mod service;
 mod settings;
 mod size;

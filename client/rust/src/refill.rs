@@ -7,23 +7,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_core::name::SequenceName;
 use serde_json::Value;
 use ureq::http::Method;
 
 use crate::{
     after::After,
     buffer::{self, Run},
-    definition::{Definition, Kind, MAX_COUNT, Paths, definition_path},
-    engine::Engine,
+    definition::{Definition, Kind, MAX_COUNT, definition_path},
     error::Error,
     flight::Flight,
-    hooks::{DropCause, SafeHooks},
+    hooks::DropCause,
     log::TARGET,
     numbers_call::{EndedCall, NumbersCall},
     reply::{has_period, runs_of},
+    sequence_calls::SequenceCalls,
     service::Answer,
-    stock::Stock,
     transport::Call,
 };
 
@@ -34,23 +32,14 @@ const TOO_MANY_REQUESTS: u16 = 429;
 /// With these codes a size is refused, and the refusal may say which one is not.
 const SIZE_CODES: [&str; 2] = ["invalid_count", "confirm_needed"];
 
-/// What a refill needs to know of its sequence.
-#[derive(Clone)]
-pub(crate) struct RefillSource {
-    pub(crate) name: SequenceName,
-    pub(crate) paths: Paths,
-    /// What the program says of the sequence.
-    pub(crate) said: Option<Kind>,
-    pub(crate) hooks: SafeHooks,
-    /// How long one call may take.
-    pub(crate) timeout: Duration,
-}
-
-/// Fills one sequence's stock. There is one for each flight.
+/// Fills one sequence's stock: one flight. The flight ends when this is dropped, however its thread
+/// ends.
 pub(crate) struct Refill {
-    source: RefillSource,
-    stock: Arc<Stock>,
-    engine: Arc<Engine>,
+    calls: SequenceCalls,
+    flight: Arc<Flight>,
+    has_landed: bool,
+    /// What the program says of the sequence.
+    said: Option<Kind>,
     /// The path of the definition. A template may share another sequence's numbers.
     definition_path: String,
     /// Numbers that came before the definition could be read.
@@ -66,15 +55,6 @@ struct Fetched {
     /// the program says.
     has_period: bool,
     endpoint: Arc<str>,
-}
-
-/// Ends a flight, however its thread ends.
-struct Landing {
-    stock: Arc<Stock>,
-    flight: Arc<Flight>,
-    name: SequenceName,
-    hooks: SafeHooks,
-    has_landed: bool,
 }
 
 /// Why a smaller size may succeed.
@@ -96,55 +76,51 @@ impl Fetched {
 }
 
 impl Refill {
-    pub(crate) fn new(source: RefillSource, stock: &Arc<Stock>, engine: &Arc<Engine>) -> Self {
+    pub(crate) fn new(calls: SequenceCalls, said: Option<Kind>, flight: Arc<Flight>) -> Self {
         Self {
-            definition_path: source.paths.definition().to_owned(),
-            source,
-            stock: Arc::clone(stock),
-            engine: Arc::clone(engine),
+            definition_path: calls.paths.definition().to_owned(),
+            calls,
+            flight,
+            has_landed: false,
+            said,
             taken: Vec::new(),
             ended: Vec::new(),
         }
     }
 
     /// Starts the flight in a thread of the client. If there is none, those who wait are told.
-    pub(crate) fn start(self, flight: Arc<Flight>) {
-        let landing = Landing {
-            stock: Arc::clone(&self.stock),
-            flight,
-            name: self.source.name.clone(),
-            hooks: self.source.hooks.clone(),
-            has_landed: false,
-        };
-        let threads = Arc::clone(&self.engine.threads);
-        if let Err(error) = threads.run(Box::new(move || self.fly(landing))) {
+    pub(crate) fn start(self) {
+        let threads = Arc::clone(&self.calls.engine.threads);
+        if let Err(error) = threads.run(Box::new(move || self.fly())) {
             tracing::warn!(target: TARGET, %error, "a refill could not be started");
         }
     }
 
-    fn fly(mut self, mut landing: Landing) {
-        self.fill(&landing.flight);
-        landing.has_landed = true;
+    fn fly(mut self) {
+        self.fill();
+        self.has_landed = true;
     }
 
-    fn fill(&mut self, flight: &Arc<Flight>) {
-        flight.pause(self.stock.first_pause(flight, Instant::now()));
+    fn fill(&mut self) {
+        let stock = Arc::clone(&self.calls.stock);
+        let pause = stock.first_pause(&self.flight, Instant::now());
+        self.flight.pause(pause);
         let mut has_failed = false;
         let mut began = None;
         loop {
             let asked = Instant::now();
-            let wanted = self.stock.wanted(flight, asked);
+            let wanted = stock.wanted(&self.flight, asked);
             // If the flight ends, it has ended by now. So a slow hook holds up no other one.
             self.report();
             let Some(size) = wanted else {
                 break;
             };
             let first_asked = *began.get_or_insert(asked);
-            let outcome = match self.stock.definition() {
-                None => self.learn(flight),
+            let outcome = match stock.definition() {
+                None => self.learn(),
                 Some(definition) => self
                     .fetch(definition, size, has_failed)
-                    .map(|fetched| self.deliver(flight, fetched, first_asked)),
+                    .map(|fetched| self.deliver(fetched, first_asked)),
             };
             match outcome {
                 Ok(is_delivered) => {
@@ -152,7 +128,7 @@ impl Refill {
                     has_failed = false;
                 }
                 Err(error) => {
-                    let pause = self.fail(flight, &error);
+                    let pause = self.fail(&error);
                     self.report();
                     let Some(pause) = pause else {
                         break;
@@ -163,41 +139,40 @@ impl Refill {
             }
         }
         let n_taken = buffer::count(&self.taken);
-        let source = &self.source;
-        source
-            .hooks
-            .dropped(source.name.as_str(), n_taken, DropCause::Late);
+        self.calls.report_dropped(n_taken, DropCause::Late);
     }
 
     /// Gives the stock what came. Returns false if it was learnt that no more may be fetched ahead.
-    fn deliver(&self, flight: &Arc<Flight>, fetched: Fetched, began: Instant) -> bool {
+    fn deliver(&self, fetched: Fetched, began: Instant) -> bool {
         let Fetched {
             runs, has_period, ..
         } = fetched;
-        let now = Instant::now();
+        let (stock, flight, now) = (&self.calls.stock, &self.flight, Instant::now());
         let after = if has_period {
-            self.stock.learn(flight, Definition::UNBUFFERED, runs, now)
+            stock.learn(flight, Definition::UNBUFFERED, runs, now)
         } else {
-            self.stock.deliver(flight, runs, began, now)
+            stock.deliver(flight, runs, began, now)
         };
         self.tell(after);
         !has_period
     }
 
-    fn fail(&self, flight: &Arc<Flight>, error: &Error) -> Option<Duration> {
-        let is_sole = self.engine.service.endpoints.is_sole();
-        let (pause, after) = self.stock.fail(flight, error, is_sole, Instant::now());
+    fn fail(&self, error: &Error) -> Option<Duration> {
+        let SequenceCalls { stock, engine, .. } = &self.calls;
+        let is_sole = engine.service.endpoints.is_sole();
+        let (pause, after) = stock.fail(&self.flight, error, is_sole, Instant::now());
         self.tell(after);
         pause
     }
 
     /// Finds out what the sequence is. Returns false: the numbers that a caller wants are to come.
-    fn learn(&mut self, flight: &Arc<Flight>) -> Result<bool, Error> {
+    fn learn(&mut self) -> Result<bool, Error> {
         let call = NumbersCall::for_definition();
         let read = self.read_definition();
         let definition = read.inspect_err(|error| self.ended.extend(call.fail(error)))?;
         let runs = mem::take(&mut self.taken);
-        let after = self.stock.learn(flight, definition, runs, Instant::now());
+        let (stock, flight) = (&self.calls.stock, &self.flight);
+        let after = stock.learn(flight, definition, runs, Instant::now());
         self.tell(after);
         Ok(false)
     }
@@ -208,7 +183,7 @@ impl Refill {
             Err(error) => error,
         };
         let is_hidden = error.refusal().is_some_and(|it| it.status == FORBIDDEN);
-        match self.source.said {
+        match self.said {
             Some(kind) if is_hidden => Ok(Definition::said(kind)),
             None if is_hidden => Err(error.with_advice(SAY_THE_KIND)),
             Some(_) | None => Err(error),
@@ -229,14 +204,16 @@ impl Refill {
     }
 
     fn get_definition(&self) -> Result<Definition, Error> {
-        let call = Call::new(Method::GET, &self.definition_path, self.source.timeout);
-        let service = &self.engine.service;
+        let SequenceCalls { shared, engine, .. } = &self.calls;
+        let timeout = shared.settings.refill_timeout;
+        let call = Call::new(Method::GET, &self.definition_path, timeout);
+        let service = &engine.service;
         service.ask(&call, |answer| Definition::of(&answer))
     }
 
     /// Gets the first number of a name that is not known yet.
     fn take_first(&mut self) -> Result<(), Error> {
-        let call = NumbersCall::begin(self.source.name.as_str(), &self.source.hooks);
+        let call = self.calls.begin();
         let asked = Instant::now();
         let (first, path) = call.run(|traceparent| {
             self.ask(1, true, traceparent, |answer| {
@@ -264,11 +241,11 @@ impl Refill {
     ) -> Result<Fetched, Error> {
         let with_ids = !definition.prints_values;
         let mut size = size;
-        if size > MAX_COUNT && (with_ids || has_failed || !self.stock.may_reserve()) {
+        if size > MAX_COUNT && (with_ids || has_failed || !self.calls.stock.may_reserve()) {
             size = MAX_COUNT;
         }
         let mut reasons = Vec::new();
-        let call = NumbersCall::begin(self.source.name.as_str(), &self.source.hooks);
+        let call = self.calls.begin();
         let asked = Instant::now();
         loop {
             let read = |answer| Fetched::of(answer, with_ids, asked);
@@ -302,17 +279,14 @@ impl Refill {
         traceparent: &str,
         read_answer: impl FnOnce(Answer) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let paths = &self.source.paths;
+        let SequenceCalls { paths, shared, .. } = &self.calls;
         let path = if size > MAX_COUNT {
             paths.block(size)
         } else {
             paths.batch(size, with_ids)
         };
-        let call = Call {
-            traceparent: Some(traceparent),
-            ..Call::new(Method::POST, &path, self.source.timeout)
-        };
-        self.engine.service.ask(&call, read_answer)
+        let timeout = shared.settings.refill_timeout;
+        self.calls.ask(&path, timeout, traceparent, read_answer)
     }
 
     /// Returns why a smaller size may succeed, and which.
@@ -320,7 +294,7 @@ impl Refill {
         let refusal = error.refusal()?;
         let code = refusal.code.as_str();
         if refusal.status == FORBIDDEN && size > MAX_COUNT {
-            self.stock.note_no_right_to_reserve();
+            self.calls.stock.note_no_right_to_reserve();
             return Some((SmallerBecause::NoRight, MAX_COUNT));
         }
         if refusal.status == TOO_MANY_REQUESTS || SIZE_CODES.contains(&code) {
@@ -334,21 +308,21 @@ impl Refill {
     /// Tells the hooks about the calls that have ended.
     fn report(&mut self) {
         for call in self.ended.drain(..) {
-            call.tell(self.source.name.as_str(), &self.source.hooks);
+            self.calls.report(&call);
         }
     }
 
     fn tell(&self, after: After) {
-        after.tell(self.source.name.as_str(), &self.source.hooks);
+        after.tell(self.calls.name.as_str(), &self.calls.shared.hooks);
     }
 }
 
-impl Drop for Landing {
+impl Drop for Refill {
     fn drop(&mut self) {
         let error = (!self.has_landed).then(|| Error::NoThread {
             detail: "a refill ended before its time".into(),
         });
-        let after = self.stock.end(&self.flight, error.as_ref());
-        after.tell(self.name.as_str(), &self.hooks);
+        let after = self.calls.stock.end(&self.flight, error.as_ref());
+        self.tell(after);
     }
 }

@@ -15,11 +15,12 @@ use crate::{
     buffer::Item,
     definition::{Definition, Kind, Paths},
     direct::{DirectCalls, DirectRequest},
-    engine::{Engine, Shared},
+    engine::Shared,
     error::Error,
     fork,
     of_process::OfProcess,
-    refill::{Refill, RefillSource},
+    refill::Refill,
+    sequence_calls::SequenceCalls,
     stock::{Readings, SliceGrant, Stock, StockSettings},
     wait::{Wait, WaitEnd},
     waiter::{Outcome, Waiter},
@@ -280,16 +281,25 @@ impl NumberSource {
     fn start_call(&self, request: DirectRequest, until: Instant) -> Result<Wait<'_>, Error> {
         let waiter = Waiter::new();
         let calls = DirectCalls {
+            calls: self.stock.with(|stock| self.calls(stock)),
+            request,
+            until,
+            waiter: Arc::clone(&waiter),
+        };
+        let caller = Span::current();
+        let job = Box::new(move || caller.in_scope(|| calls.serve()));
+        self.shared.engine.with(|engine| engine.threads.run(job))?;
+        Ok(self.wait(waiter, until, None))
+    }
+
+    fn calls(&self, stock: &Arc<Stock>) -> SequenceCalls {
+        SequenceCalls {
             name: self.name.clone(),
             paths: self.paths.clone(),
             shared: Arc::clone(&self.shared),
             engine: self.shared.engine.with(Arc::clone),
-            stock: self.stock.with(Arc::clone),
-        };
-        let (waiting, caller) = (Arc::clone(&waiter), Span::current());
-        let job = Box::new(move || caller.in_scope(|| calls.serve(request, until, &waiting)));
-        self.shared.engine.with(|engine| engine.threads.run(job))?;
-        Ok(self.wait(waiter, until, None))
+            stock: Arc::clone(stock),
+        }
     }
 
     fn wait(&self, waiter: Arc<Waiter>, until: Instant, stock: Option<Arc<Stock>>) -> Wait<'_> {
@@ -312,17 +322,7 @@ impl NumberSource {
     /// Does what must not be done under the stock's lock.
     fn finish(&self, stock: &Arc<Stock>, mut after: After) {
         if let Some(flight) = after.flight.take() {
-            let start = |engine: &Arc<Engine>| {
-                let source = RefillSource {
-                    name: self.name.clone(),
-                    paths: self.paths.clone(),
-                    said: self.said(),
-                    hooks: self.shared.hooks.clone(),
-                    timeout: self.shared.settings.refill_timeout,
-                };
-                Refill::new(source, stock, engine).start(flight);
-            };
-            self.shared.engine.with(start);
+            Refill::new(self.calls(stock), self.said(), flight).start();
         }
         after.tell(self.name.as_str(), &self.shared.hooks);
     }

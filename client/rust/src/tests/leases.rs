@@ -22,7 +22,7 @@ use super::{
 use crate::{
     Client, Error, Layout, boot_clock,
     engine::Shared,
-    lease::{LeaseCalls, nanos},
+    lease::{LeaseCalls, StamperPlan, nanos},
     random::Uniform,
 };
 
@@ -42,18 +42,19 @@ fn n_calls(stub: &Stub, wanted: &str) -> usize {
 fn a_lease_is_not_used_in_its_last_part() {
     let stub = Stub::start();
     Workers::of(&stub);
-    let builder = Client::builder().endpoints([&stub.url]);
-    let (settings, hooks) = builder.settings().unwrap();
-    let shared = Shared::new(settings, hooks);
     for (ttl_ms, margin_ms) in [(2_000, 100), (60_000, 1_000)] {
         let ttl = Duration::from_millis(ttl_ms);
+        let builder = Client::builder().endpoints([&stub.url]).lease_ttl(ttl);
+        let (settings, hooks) = builder.settings().unwrap();
+        let shared = Arc::new(Shared::new(settings, hooks));
         let calls = LeaseCalls {
             engine: shared.engine.with(Arc::clone),
-            pool: SequenceName::parse("billing").unwrap(),
-            bits: 10,
-            holder: "billing-7".to_owned(),
-            ttl,
-            timeout: Duration::from_secs(5),
+            plan: Arc::new(StamperPlan {
+                shared,
+                pool: SequenceName::parse("billing").unwrap(),
+                layout: Layout::default(),
+                holder: "billing-7".to_owned(),
+            }),
         };
         let used = nanos(ttl - Duration::from_millis(margin_ms));
         let before = boot_clock::now();
