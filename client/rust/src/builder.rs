@@ -106,7 +106,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a caller waits who finds nothing in memory, at most a year. The default is 2 s.
+    /// Sets how long a caller waits who finds nothing in memory: up to a year. The default is 2 s.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self

@@ -38,7 +38,8 @@ struct ClientCore {
 pub struct SequenceOptions {
     /// What the sequence is. It counts only if the program has no right `look` on the sequence.
     pub kind: Option<Kind>,
-    /// The period or key whose numbers are taken, for sequences with periods. Each number is a call.
+    /// The period or key whose numbers are taken, for sequences with periods. Each number is then a
+    /// call.
     pub period: Option<String>,
 }
 
@@ -83,7 +84,7 @@ impl Client {
 
     /// Returns a sequence that is used in this way. The same name gives the same one.
     ///
-    /// With a period, each number is a call. Then nothing is shared, and the kind does not count.
+    /// With a period, each number is a call. Then nothing is shared, and the kind does not matter.
     ///
     /// # Errors
     /// [`Error::InvalidSetting`] if no sequence can have this name, or if another kind was said of

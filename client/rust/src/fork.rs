@@ -5,10 +5,10 @@
 //! nothing is done for objects that the child never uses. Each object compares a count with the
 //! count that it was made under ([`OfProcess`](crate::of_process::OfProcess)).
 //!
-//! A process that is made by the system call `clone` alone, or by `_Fork`, is not noticed: these run
-//! no handler. A child is not safe either if its thread was inside a call of this library at the
-//! fork: in a hook, in a waker, or in a handler of a signal that interrupted a call. There the child
-//! goes on with what the parent had. So programs do not fork there.
+//! A process that is made by the system call `clone` alone, or by `_Fork`, is not noticed: these
+//! run no handler. A child is not safe either if its thread was inside a call of this library at
+//! the fork: in a hook, in a waker, or in a handler of a signal that interrupted a call. There the
+//! child goes on with what the parent had. So programs do not fork there.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

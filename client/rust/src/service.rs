@@ -55,7 +55,8 @@ impl Service {
     /// Makes one call at one endpoint, and reads the answer. Retries nothing.
     ///
     /// # Errors
-    /// [`Error::Unreachable`], [`Error::InvalidReply`], [`Error::Refused`], or those of `read_answer`.
+    /// [`Error::Unreachable`], [`Error::InvalidReply`], [`Error::Refused`], and those of
+    /// `read_answer`.
     pub(crate) fn ask<T>(
         &self,
         call: &Call<'_>,

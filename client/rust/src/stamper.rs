@@ -96,8 +96,8 @@ impl Stamper {
         &self.0
     }
 
-    /// Stops this stamper and all its clones, and gives the worker id back. The task waits for that,
-    /// at most as long as the client's deadline.
+    /// Stops this stamper and all its clones, and gives the worker id back. The task waits for
+    /// that, at most as long as the client's deadline.
     ///
     /// Call it before your program ends: the threads of the client end with it. If the id is not
     /// given back, the next program gets it when the lease has ended.
