@@ -8,12 +8,13 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::language::Language;
-use crate::support::{Range, keeper, wait};
+use crate::support::{Range, keeper, server::pid, wait};
 
 /// How long a driver may take for one answer. This is longer than every deadline of a library.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -30,9 +31,19 @@ pub(super) struct Driver {
 impl Driver {
     /// Starts a driver, and waits until it is ready. It has made no call by then.
     pub(super) async fn start(language: Language, options: &Value) -> Self {
+        Self::start_in(language, options, &[]).await
+    }
+
+    /// Starts a driver with these variables in its environment.
+    pub(super) async fn start_in(
+        language: Language,
+        options: &Value,
+        environment: &[(&str, String)],
+    ) -> Self {
         let mut process = language
             .command()
             .arg(options.to_string())
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             // `tests/run` finds processes that are still running by this variable.
             .env("TESTS_RUN_DIRECTORY", keeper::run_directory())
             .env("NO_PROXY", "*")
@@ -120,6 +131,36 @@ impl Driver {
         self.has_ended = true;
         keeper::has_ended(self.process.id());
         assert!(status.success(), "{status}\n{}", self.errors());
+    }
+
+    /// Stops the process by SIGSTOP, until [`Self::thaw`].
+    pub(super) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a stopped process go on.
+    pub(super) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Returns how many times the threads of the library for Rust have waited for something.
+    pub(super) fn n_waits(&self) -> u64 {
+        let tasks = format!("/proc/{}/task", self.process.id());
+        let tasks = std::fs::read_dir(tasks).expect("the driver runs").flatten();
+        // A thread may end meanwhile.
+        let texts =
+            tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+        let of_library = texts.filter(|text| text.starts_with("Name:\todometer-client\n"));
+        let n_waits = of_library.filter_map(|text| {
+            let (_, rest) = text.split_once("\nvoluntary_ctxt_switches:")?;
+            rest.lines().next()?.trim().parse::<u64>().ok()
+        });
+        n_waits.sum()
+    }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(pid(self.process.id()), signal)
+            .expect("our child can be sent a signal");
     }
 
     /// Returns what the driver has written to standard error.

@@ -8,6 +8,7 @@ use crate::support::settings;
 /// A language with a client library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Language {
+    Rust,
     Python,
     TypeScript,
 }
@@ -17,6 +18,7 @@ impl Language {
     pub(super) fn command(self) -> Command {
         let home = self.home();
         match self {
+            Self::Rust => Command::new(settings::client_driver()),
             Self::Python => {
                 let mut command = Command::new("python3");
                 command
@@ -35,7 +37,7 @@ impl Language {
     /// Returns the folder in which the library can be used. What must be built is built.
     pub(super) fn home(self) -> PathBuf {
         match self {
-            Self::Python => settings::repository().join(self.folder()),
+            Self::Rust | Self::Python => settings::repository().join(self.folder()),
             Self::TypeScript => typescript::library().to_path_buf(),
         }
     }
@@ -43,24 +45,27 @@ impl Language {
     /// Returns the folder of the library, relative to the root.
     pub(super) fn folder(self) -> &'static str {
         match self {
+            Self::Rust => "client/rust",
             Self::Python => "client/python",
             Self::TypeScript => "client/typescript",
         }
     }
 
     /// Returns the command that runs the tests in the language itself. It runs in
-    /// [`Self::home`].
-    pub(super) fn tests(self) -> &'static [&'static str] {
+    /// [`Self::home`]. `None` if `cargo test` runs them.
+    pub(super) fn tests(self) -> Option<&'static [&'static str]> {
         match self {
-            Self::Python => &["python3", "-m", "unittest"],
+            Self::Rust => None,
+            Self::Python => Some(&["python3", "-m", "unittest"]),
             // The scripts before the tests would build again what drivers are using.
-            Self::TypeScript => &["npm", "test", "--ignore-scripts"],
+            Self::TypeScript => Some(&["npm", "test", "--ignore-scripts"]),
         }
     }
 
     /// Returns the files that say the version, with what stands before it in its line.
     pub(super) fn versions(self) -> &'static [(&'static str, &'static str)] {
         match self {
+            Self::Rust => &[("../../Cargo.toml", "version = ")],
             Self::Python => &[
                 ("pyproject.toml", "version = "),
                 ("odometer_client/service.py", "VERSION = "),
@@ -76,7 +81,7 @@ impl Language {
     /// Returns the first words of the steps to which the driver answers `unsupported`.
     fn unsupported(self) -> &'static [&'static str] {
         match self {
-            Self::Python | Self::TypeScript => &[],
+            Self::Rust | Self::Python | Self::TypeScript => &[],
         }
     }
 
@@ -92,7 +97,7 @@ impl Language {
     /// out, the driver answers `unsupported`.
     pub(super) fn can_fork(self) -> bool {
         match self {
-            Self::Python => true,
+            Self::Rust | Self::Python => true,
             Self::TypeScript => false,
         }
     }
@@ -103,6 +108,11 @@ macro_rules! for_each_language {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
             use $crate::{clients::language::Language, support::run};
+
+            #[test]
+            fn rust() {
+                run(super::$name(Language::Rust));
+            }
 
             #[test]
             fn python() {
@@ -122,6 +132,23 @@ macro_rules! for_each_language {
 macro_rules! for_each_language_and_server {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
+            mod rust {
+                use $crate::{
+                    clients::language::Language,
+                    support::{Backend, run},
+                };
+
+                #[test]
+                fn postgres() {
+                    run(super::super::$name(Language::Rust, Backend::Postgres));
+                }
+
+                #[test]
+                fn mariadb() {
+                    run(super::super::$name(Language::Rust, Backend::MariaDb));
+                }
+            }
+
             mod python {
                 use $crate::{
                     clients::language::Language,
@@ -171,6 +198,11 @@ macro_rules! for_each_case {
                     clients::{language::Language, scripted::player::play},
                     support::run,
                 };
+
+                #[test]
+                fn rust() {
+                    run(play(stringify!($name), Language::Rust));
+                }
 
                 #[test]
                 fn python() {

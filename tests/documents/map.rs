@@ -7,7 +7,7 @@ use super::names::SOURCES;
 use crate::support::settings;
 
 /// Crates with a front page that says what they own and where to begin.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "core",
     "process",
     "database",
@@ -16,6 +16,7 @@ const CRATES: [&str; 8] = [
     "store",
     "sequence",
     "service",
+    "client/rust",
 ];
 
 /// The files that a front page names to be read first.

@@ -22,7 +22,7 @@ const MACROS_OF_TESTS: [&str; 5] = [
     "for_each_language_and_server!(",
     "for_each_case!(",
 ];
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "core",
     "process",
     "database",
@@ -31,6 +31,7 @@ const CRATES: [&str; 10] = [
     "store",
     "sequence",
     "service",
+    "client/rust",
     "tests",
     "bench",
 ];

@@ -9,7 +9,7 @@ use super::{parsed, workspace};
 use crate::support::settings;
 
 /// What each crate may depend on: our own crates, and the libraries in `GUARDED`.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("odometer-core", &[]),
     ("odometer-process", &[]),
     (
@@ -59,6 +59,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
             "tokio",
         ],
     ),
+    ("odometer-client", &["odometer-core"]),
 ];
 
 /// Libraries that belong to one layer.

@@ -4,6 +4,7 @@ mod access;
 mod away;
 mod batches;
 mod birth;
+mod client;
 mod conditions;
 mod core;
 mod cosid;
@@ -236,6 +237,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: core::estimate,
         measure: |stage, pace| Box::pin(core::core(stage, pace)),
+    },
+    Entry {
+        name: "client",
+        title: "numbers from the client library, compared with `fetch_add` and CosId",
+        is_quick: false,
+        estimate: client::estimate,
+        measure: |stage, pace| Box::pin(client::client(stage, pace)),
     },
     Entry {
         name: "snowflake",

@@ -8,7 +8,7 @@ use crate::{
         driver::{Driver, Given},
         language::{Language, for_each_language},
     },
-    support::{Backend, Ledger, TestDatabase},
+    support::{Backend, Ledger, Program, TestDatabase, run},
 };
 
 /// How many numbers the parent takes after the fork, and the child as well. The buffer of the
@@ -65,4 +65,33 @@ async fn taken(language: Language, has_hook: bool) -> Option<Ledger> {
     ledger.record(SEQUENCE, &given.ranges);
     driver.exit().await;
     Some(ledger)
+}
+
+/// How often a program forks while its threads are busy.
+const N_BUSY_FORKS: u64 = 40;
+
+/// Rule C8, for the library for Rust alone: only there can threads take numbers at the fork.
+#[test]
+fn forks_of_a_busy_program_repeat_no_number_and_wait_for_no_lock() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .without_speed_limit()
+            .start_ready()
+            .await;
+        program.client().define(SEQUENCE, &json!({})).await;
+        let options = options(&[program.url()]);
+        let mut driver = Driver::start(Language::Rust, &options).await;
+        let step = format!("busy_forks {N_BUSY_FORKS} {N_EACH}");
+        let given = driver.take(&step).await;
+        assert_eq!(given.error, None);
+        let mut ledger = Ledger::default();
+        ledger.record(SEQUENCE, &given.ranges);
+        let of_forks = 2 * N_BUSY_FORKS * N_EACH;
+        let n_numbers = ledger.n_numbers();
+        assert!(n_numbers > of_forks + 1_000, "vacuous: {n_numbers} numbers");
+        assert_eq!(ledger.n_duplicates(), 0);
+        driver.exit().await;
+    });
 }

@@ -9,6 +9,7 @@ mod outages;
 mod processes;
 mod refusals;
 mod restarts;
+mod stampers;
 
 use serde_json::{Value, json};
 

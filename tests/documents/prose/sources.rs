@@ -12,7 +12,7 @@ use super::literals::{self, Language, VALUE};
 use crate::support::settings;
 
 /// Crates with messages for users.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "core",
     "process",
     "database",
@@ -20,6 +20,7 @@ const CRATES: [&str; 7] = [
     "store",
     "sequence",
     "service",
+    "client/rust",
 ];
 /// Folders that hold nothing of ours.
 const FOREIGN: [&str; 2] = ["target", "node_modules"];
