@@ -28,8 +28,8 @@ use crate::access::credentials::Credentials;
 use crate::commands::failure::CommandFailure;
 use crate::commands::signals;
 use crate::config::{Config, bound};
-use crate::http::edge::raise_descriptor_limit;
-use crate::http::{self, ListenerRole, ListenerSettings, UnreportedLines, WorkerTicks};
+use crate::edge::{WorkerTicks, raise_descriptor_limit};
+use crate::http::{self, ListenerRole, ListenerSettings, UnreportedLines};
 
 /// Bytes of replies that the kernel keeps for each connection.
 const SEND_BUFFER: u32 = 64 * 1024;

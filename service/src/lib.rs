@@ -16,6 +16,7 @@ pub mod application;
 pub mod command_line;
 pub mod commands;
 pub mod config;
+pub mod edge;
 pub mod http;
 #[cfg(feature = "otlp")]
 mod otlp;

@@ -19,7 +19,6 @@ use super::call_limit::LeavableSlot;
 use super::caller::{Caller, FORWARDED_FOR, Shown, unauthenticated, uncertified};
 use super::caller_memo::{CallerMemo, MemoTime};
 use super::denials::Denials;
-use super::edge::Watch;
 use super::problem::{Code, Problem};
 use super::wrong_tokens::{ComparisonTime, WrongTokens};
 use crate::access::credentials::Credentials;
@@ -28,6 +27,7 @@ use crate::access::right::Right;
 use crate::access::role::Role;
 use crate::access::shown_certificate::ShownCertificate;
 use crate::config::Secret;
+use crate::edge::Watch;
 
 /// The most bytes of a header with a token.
 const MAX_TOKEN_HEADER: usize = 4096;

@@ -21,7 +21,6 @@ use odometer_process::metrics::Route;
 use odometer_sequence::{Directory, warm::Pinned};
 
 use super::caller_memo::{CallerMemo, MemoTime};
-use super::edge::Watch;
 use super::state::Http;
 use super::trace::{TRACEPARENT, Trace};
 use super::{
@@ -31,6 +30,7 @@ use super::{
     reply, request_id,
 };
 use crate::access::{credentials::Credentials, quotas::share::ALWAYS};
+use crate::edge::Watch;
 
 /// One warm call in this many is timed, because reading the clock twice costs as much as the
 /// number.

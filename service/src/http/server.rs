@@ -2,7 +2,7 @@
 
 use std::future::ready;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,20 +27,28 @@ use odometer_process::{
 use odometer_sequence::Directory;
 
 use super::caller_memo::CallerMemo;
-use super::edge::{Connection, ConnectionBounds, Guarded, Watch};
+use super::guard::{Guarded, max_unread};
 use super::listener_role::ListenerRole;
-use super::opening::{Opening, Stopping};
 use super::state::{Http, UnreportedLines};
-use super::worker_ticks::WorkerTicks;
 use super::{envelope, hot, openapi, urls};
 use crate::access::credentials::Credentials;
 use crate::config::Config;
+use crate::edge::{Connection, ConnectionBounds, Opening, Stopping, Watch, WorkerTicks};
+
+/// How long an idle connection is kept.
+///
+/// Common clients and proxies keep their connections for a shorter time. So the client closes, and
+/// no call meets a closing connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// How long a caller may take to read the last reply of its connection, or to see that it closes.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The most threads that actix can have.
 const MAX_WORKERS: usize = 512;
+
+/// A connection under guard, and the address of its other end.
+type GuardedConnection = (Guarded<Connection>, Option<SocketAddr>);
 
 /// One of the program's listeners.
 pub struct ListenerSettings {
@@ -111,7 +119,9 @@ pub fn serve(
         };
         let waiting = stopped.clone();
         let stopping: Stopping = Rc::new(move || Box::pin(waiting()));
-        let opening = Opening::new(watch, http.clone(), secured.clone(), stopping);
+        let told = http.clone();
+        let note_failure = move |peer, error| told.repeated_lines.note_handshake(peer, error);
+        let opening = Opening::new(watch, secured.clone(), stopping, note_failure);
         let has_roles = http.access.has_roles();
         let http1 = HttpService::build()
             .graceful_shutdown_signal(stopped)
@@ -134,11 +144,17 @@ pub fn serve(
                 }
             })
             .h1(map_config(application, |()| AppConfig::default()));
-        fn_service(move |io: TcpStream| opening.open(io))
+        fn_service(move |io: TcpStream| guarded(opening.clone(), io))
             .and_then(http1)
             .map_err(move |error| note_end(&error, &ending))
     };
     Ok((builder.listen("http", listener, worker)?.run(), untold))
+}
+
+/// Opens a connection, and puts it under guard.
+async fn guarded(opening: Opening, io: TcpStream) -> Result<GuardedConnection, DispatchError> {
+    let opened = opening.open(io).await.map_err(DispatchError::Io)?;
+    Ok((Guarded::new(opened.connection, opened.place), opened.peer))
 }
 
 /// Returns what each of a worker's `connections` may cost.
@@ -150,7 +166,8 @@ fn connection_bounds(config: &Config, connections: usize) -> ConnectionBounds {
             + config.refill.deadline
             + config.store.timeout,
         reply: config.http.write,
-        body: config.limits.body,
+        idle: KEEP_ALIVE,
+        unread: max_unread(config.limits.body),
         connections,
     }
 }

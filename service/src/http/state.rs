@@ -15,9 +15,9 @@ use super::hosts::Hosts;
 use super::large_replies::LargeReplies;
 use super::listener_role::ListenerRole;
 use super::repeated_lines::RepeatedLines;
-use super::worker_ticks::WorkerTicks;
 use crate::access::credentials::Credentials;
 use crate::config::{self, Config};
+use crate::edge::WorkerTicks;
 
 /// No line of the log waits as long as this.
 const ANY_WAIT: Duration = Duration::from_secs(3600);

@@ -9,8 +9,7 @@ use actix_web::web::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::input::Input;
-use super::progress::{ConnectionProgress, Cut};
-use super::watch::WatchedPlace;
+use crate::edge::{ConnectionProgress, Cut, WatchedPlace};
 
 /// Replies are held back up to this many bytes.
 const HELD_BACK: usize = 8 * 1024;
@@ -95,7 +94,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<T> {
             return Pin::new(&mut this.io).poll_read(context, buffer);
         }
         let is_turn_over = this.input.begin_turn();
-        let allowed = this.place.progress.allowed(this.place.watch.unread);
+        let allowed = this.place.progress.allowed(this.place.watch.unread());
         let (io, input) = (&mut this.io, &mut this.input);
         let read = if allowed > 0 && !is_turn_over {
             input.hand_out(io, &this.place.progress, context, buffer, allowed)
@@ -248,11 +247,9 @@ mod tests {
     use odometer_process::metrics::Metrics;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-    use super::super::{Body, Watch};
     use super::*;
-    use crate::http::edge::bounds::ConnectionBounds;
+    use crate::edge::{Body, ConnectionBounds, Watch};
 
-    const BODY: usize = 16 * 1024;
     const MAX_UNREAD: usize = 31 * 1024;
 
     fn watched(connections: usize) -> Rc<Watch> {
@@ -260,7 +257,8 @@ mod tests {
             head: Duration::from_secs(2),
             request: Duration::from_secs(2),
             reply: Duration::from_secs(1),
-            body: BODY,
+            idle: Duration::from_secs(75),
+            unread: MAX_UNREAD,
             connections,
         };
         Rc::new(Watch::new(&bounds, Metrics::new().listener.clone()))
@@ -269,7 +267,7 @@ mod tests {
     /// Returns a connection under guard, and its other end.
     fn connection(watch: &Rc<Watch>) -> (Guarded<DuplexStream>, DuplexStream) {
         let (near, far) = tokio::io::duplex(1 << 20);
-        (watch.guard(near), far)
+        (Guarded::new(near, watch.admit()), far)
     }
 
     /// Returns a connection under guard on which `sent` came, and its other end.
@@ -454,7 +452,7 @@ mod tests {
     async fn a_caller_who_does_not_read_what_was_held_back_is_not_read_from() {
         let watch = watched(100);
         let (near, mut far) = tokio::io::duplex(4 * HEAD.len());
-        let mut guarded = watch.guard(near);
+        let mut guarded = Guarded::new(near, watch.admit());
         far.write_all(&HEAD.repeat(4)).await.unwrap();
         let reply = [7; 2 * HEAD.len()];
         for _ in 0..3 {
@@ -508,7 +506,7 @@ mod tests {
     async fn nothing_is_read_of_who_does_not_read() {
         let watch = watched(100);
         let (near, mut far) = tokio::io::duplex(64);
-        let mut guarded = watch.guard(near);
+        let mut guarded = Guarded::new(near, watch.admit());
         let written = guarded.write_all(&[7; 100]);
         assert!(
             tokio::time::timeout(Duration::ZERO, written).await.is_err(),

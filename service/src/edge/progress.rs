@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use super::bounds::{ConnectionBounds, DRAINING_REPLY, KEEP_ALIVE, WHOLE_REPLY};
+use super::bounds::{ConnectionBounds, DRAINING_REPLY, WHOLE_REPLY};
 
 /// Why a connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -266,7 +266,7 @@ impl ConnectionProgress {
         let idle = if self.is_silent.get() {
             bounds.head
         } else {
-            KEEP_ALIVE
+            bounds.idle
         };
         let whole_reply = bounds.reply.saturating_mul(WHOLE_REPLY);
         let is_behind = self
@@ -300,7 +300,8 @@ mod tests {
         head: Duration::from_secs(5),
         request: Duration::from_secs(20),
         reply: Duration::from_secs(10),
-        body: 16 * 1024,
+        idle: Duration::from_secs(75),
+        unread: 16 * 1024,
         connections: 100,
     };
 

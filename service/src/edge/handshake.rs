@@ -73,7 +73,7 @@ impl Handshakes {
         place: &WatchedPlace,
     ) -> Result<Connection, HandshakeEnd> {
         let has_come = Cell::new(false);
-        let done = uncut(place, self.shake_hands(io, tls, &has_come)).await;
+        let done = place.uncut(self.shake_hands(io, tls, &has_come)).await;
         match done {
             Ok(Ok(connection)) => {
                 place.restart();
@@ -184,22 +184,6 @@ async fn woken() {
     .await;
 }
 
-/// Runs `work` until it is done, or until the place is cut.
-async fn uncut<T>(place: &WatchedPlace, work: impl Future<Output = T>) -> Result<T, Cut> {
-    let mut work = pin!(work);
-    poll_fn(|context| {
-        if let Some(cut) = place.progress.cut() {
-            return Poll::Ready(Err(cut));
-        }
-        let done = work.as_mut().poll(context);
-        if done.is_pending() {
-            place.progress.park(context);
-        }
-        done.map(Ok)
-    })
-    .await
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
@@ -226,7 +210,8 @@ mod tests {
             head: Duration::from_secs(60),
             request: Duration::from_secs(60),
             reply: Duration::from_secs(60),
-            body: 16 * 1024,
+            idle: Duration::from_secs(60),
+            unread: 16 * 1024,
             connections: 100,
         };
         Rc::new(Watch::new(&bounds, Metrics::new().listener.clone())).admit()

@@ -1,7 +1,10 @@
 //! Watches one worker's connections, with a tick once a second.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use actix_web::rt;
@@ -9,11 +12,9 @@ use odometer_process::{
     faults::{self, Fault},
     metrics::ListenerMetrics,
 };
-use tokio::io::AsyncWrite;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::bounds::ConnectionBounds;
-use super::guarded::Guarded;
 use super::progress::{ConnectionProgress, Cut};
 
 /// The time between two looks at the connections.
@@ -22,13 +23,12 @@ const TICK: Duration = Duration::from_secs(1);
 /// The connections of one worker.
 pub(crate) struct Watch {
     bounds: ConnectionBounds,
-    /// The most bytes of a head, or of a chunked body with all that is around its chunks.
-    pub(super) unread: usize,
-    pub(super) is_off: bool,
+    /// Whether a test took the guard out.
+    pub(crate) is_off: bool,
     now: Cell<u32>,
     is_crowded: Cell<bool>,
     connections: RefCell<Vec<Rc<ConnectionProgress>>>,
-    pub(super) metrics: ListenerMetrics,
+    metrics: ListenerMetrics,
 }
 
 impl Watch {
@@ -36,7 +36,6 @@ impl Watch {
         let is_off = faults::is(Fault::NoConnectionGuard);
         Self {
             bounds: *bounds,
-            unread: bounds.unread(),
             is_off,
             now: Cell::new(0),
             is_crowded: Cell::new(false),
@@ -70,9 +69,10 @@ impl Watch {
         }
     }
 
-    /// Puts a new connection under guard.
-    pub(crate) fn guard<T: AsyncWrite + Unpin>(self: &Rc<Self>, io: T) -> Guarded<T> {
-        Guarded::new(io, self.admit())
+    /// Returns the most bytes that are read of a request before it is answered.
+    #[inline]
+    pub(crate) fn unread(&self) -> usize {
+        self.bounds.unread
     }
 
     /// Returns whether nearly all connections are taken, so that each reply should end its
@@ -139,8 +139,8 @@ impl Watch {
 
 /// The place of one connection among those of its worker, until this value is dropped.
 pub(crate) struct WatchedPlace {
-    pub(super) progress: Rc<ConnectionProgress>,
-    pub(super) watch: Rc<Watch>,
+    pub(crate) progress: Rc<ConnectionProgress>,
+    pub(crate) watch: Rc<Watch>,
 }
 
 impl WatchedPlace {
@@ -151,6 +151,22 @@ impl WatchedPlace {
 
     pub(super) fn count(&self, cut: Cut) {
         self.watch.count(cut);
+    }
+
+    /// Runs `work` until it is done, or until the place is cut.
+    pub(crate) async fn uncut<T>(&self, work: impl Future<Output = T>) -> Result<T, Cut> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if let Some(cut) = self.progress.cut() {
+                return Poll::Ready(Err(cut));
+            }
+            let done = work.as_mut().poll(context);
+            if done.is_pending() {
+                self.progress.park(context);
+            }
+            done.map(Ok)
+        })
+        .await
     }
 }
 

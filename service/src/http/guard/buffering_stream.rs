@@ -14,9 +14,8 @@ use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf,
 };
 
-use super::bounds::ConnectionBounds;
-use super::progress::Cut;
-use super::{Guarded, Watch};
+use super::Guarded;
+use crate::edge::{ConnectionBounds, Cut, Watch};
 
 const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost:\r\n\r\n";
 
@@ -85,16 +84,18 @@ async fn asked() -> (Rc<Watch>, Guarded<Buffering>, DuplexStream) {
         head: Duration::from_secs(60),
         request: Duration::from_secs(60),
         reply: Duration::from_secs(2),
-        body: 16 * 1024,
+        idle: Duration::from_secs(75),
+        unread: 31 * 1024,
         connections: 100,
     };
     let watch = Rc::new(Watch::new(&bounds, Metrics::new().listener.clone()));
     let (near, mut far) = tokio::io::duplex(ROOM);
-    let mut guarded = watch.guard(Buffering {
+    let buffering = Buffering {
         socket: near,
         taken: Vec::new(),
         is_ending: false,
-    });
+    };
+    let mut guarded = Guarded::new(buffering, watch.admit());
     far.write_all(HEAD).await.unwrap();
     let mut head = vec![0; 1024];
     assert_eq!(guarded.read(&mut head).await.unwrap(), HEAD.len());

@@ -9,13 +9,24 @@ use actix_web::web::BytesMut;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::end_of_head::EndOfHead;
-use super::progress::ConnectionProgress;
+use crate::edge::ConnectionProgress;
+
+/// The most bytes of a head. Above this size, actix doubles its buffer.
+const MAX_HEAD: usize = 31 * 1024;
 
 /// The most bytes of one read. The buffer is cleared for this many bytes each time.
 const READ_AT_ONCE: usize = 2 * 1024;
 
 /// Bytes that are read while nothing is handed out, to see whether the caller is still there.
 const KEPT_WHILE_WAITING: usize = 256;
+
+/// Returns the most bytes of a head, or of a chunked body with all that is around its chunks, if a
+/// body has at most `body` bytes.
+pub(crate) fn max_unread(body: usize) -> usize {
+    // This is more than is read for a chunked body. So such a body is too large before it reaches
+    // this bound.
+    MAX_HEAD.max(body.saturating_add(body / 4))
+}
 
 /// What came on a connection, and was not handed out yet.
 #[derive(Default)]
