@@ -25,11 +25,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::access::credentials::Credentials;
+use crate::calls::UnreportedLines;
 use crate::commands::failure::CommandFailure;
 use crate::commands::signals;
 use crate::config::{Config, bound};
 use crate::edge::{WorkerTicks, raise_descriptor_limit};
-use crate::http::{self, ListenerRole, ListenerSettings, UnreportedLines};
+use crate::http::{self, ListenerRole, ListenerSettings};
 
 /// Bytes of replies that the kernel keeps for each connection.
 const SEND_BUFFER: u32 = 64 * 1024;

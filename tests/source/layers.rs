@@ -76,7 +76,7 @@ const GUARDED: [&str; 9] = [
 
 /// Folders, and the words that no source below them may contain. No manifest can enforce these
 /// rules.
-const BANNED: [(&str, &[&str]); 3] = [
+const BANNED: [(&str, &[&str]); 5] = [
     (
         "core/src",
         &[
@@ -86,6 +86,27 @@ const BANNED: [(&str, &[&str]); 3] = [
             "std::env",
             "std::time::Instant",
             "std::time::SystemTime",
+        ],
+    ),
+    (
+        "service/src/edge",
+        &[
+            "odometer_sequence",
+            "odometer_store",
+            "crate::application",
+            "crate::calls",
+            "crate::http",
+        ],
+    ),
+    (
+        "service/src/calls",
+        &[
+            "actix_http",
+            "actix_web",
+            "odometer_store",
+            "crate::application",
+            "crate::edge",
+            "crate::http",
         ],
     ),
     (

@@ -17,6 +17,8 @@
 //! - `progress.rs`: says when a connection stood still for too long.
 //! - `handshake.rs`: carries out handshakes, a few at a time.
 
+#![warn(clippy::indexing_slicing)]
+
 mod bounds;
 mod connection;
 mod descriptors;

@@ -9,9 +9,10 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_sequence::Readiness;
 
-use super::problem::{Code, Problem};
+use super::evidence;
 use super::state::Http;
 use crate::access::right::Right;
+use crate::calls::problem::{Code, Problem};
 
 /// The media type of a scrape: Prometheus text format 0.0.4.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -87,7 +88,9 @@ pub(crate) async fn metrics(
 ) -> Result<HttpResponse, Problem> {
     // Who reaches the operations listener may scrape it.
     if http.role.serves_callers() {
-        http.access.admit_to_all(&request, Right::Look).await?;
+        http.access
+            .admit_to_all(&evidence::of(&request), Right::Look)
+            .await?;
     }
     http.directory.publish_metrics();
     Ok(reply(PROMETHEUS, http.metrics.render()))

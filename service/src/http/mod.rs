@@ -1,23 +1,18 @@
 //! Speaks HTTP: parses requests, writes replies, and decides nothing about numbers.
 //!
 //! This layer owns the URLs, the media types and the statuses. It asks the directory of `sequence`
-//! for numbers and definitions, and knows nothing of databases.
+//! for numbers and definitions, and `calls` who may have them. It knows nothing of databases.
 
 #![warn(clippy::indexing_slicing)]
 
-mod access;
+#[cfg(test)]
+mod access_tests;
 mod admission;
-mod audit_note;
 mod body;
-mod call_limit;
-mod caller;
-mod caller_memo;
-mod denials;
 mod documents;
 mod envelope;
+mod evidence;
 mod explain;
-#[cfg(test)]
-mod fuzz;
 mod guard;
 mod health;
 mod hosts;
@@ -33,8 +28,6 @@ mod parse;
 mod payload;
 mod printed;
 mod problem;
-mod quotas;
-mod repeated_lines;
 mod replica;
 mod reply;
 mod request_id;
@@ -42,10 +35,7 @@ mod retain_until_written;
 mod sequences;
 mod server;
 mod serving;
-mod size_limit;
-mod sources;
 mod state;
-mod suggestions;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -53,8 +43,6 @@ mod trace;
 mod urls;
 mod visible_names;
 mod workers;
-mod wrong_tokens;
 
 pub use listener_role::ListenerRole;
 pub use server::{ListenerSettings, is_secured, serve};
-pub use state::UnreportedLines;

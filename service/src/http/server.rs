@@ -26,12 +26,13 @@ use odometer_process::{
 };
 use odometer_sequence::Directory;
 
-use super::caller_memo::CallerMemo;
 use super::guard::{Guarded, max_unread};
 use super::listener_role::ListenerRole;
-use super::state::{Http, UnreportedLines};
+use super::state::Http;
 use super::{envelope, hot, openapi, urls};
 use crate::access::credentials::Credentials;
+use crate::calls::UnreportedLines;
+use crate::calls::caller_memo::CallerMemo;
 use crate::config::Config;
 use crate::edge::{Connection, ConnectionBounds, Opening, Stopping, Watch, WorkerTicks};
 
@@ -90,7 +91,7 @@ pub fn serve(
     let shared = (worker_ticks, credentials);
     let http = Http::new(place, shared, directory, metrics, openapi, config);
     let http = Data::new(http);
-    let untold = UnreportedLines(http.clone());
+    let untold = UnreportedLines(Arc::clone(&http.calls));
     // The metrics count the connections of callers.
     let metrics = if role.serves_callers() {
         http.metrics.listener.clone()

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use actix_web::http::header::HeaderValue;
 use odometer_core::name::SequenceName;
 use odometer_process::faults::{self, Fault};
 
@@ -26,7 +25,7 @@ pub(crate) struct MemoTime {
 
 struct Remembered {
     /// What the call showed, as it was sent; `None` if it showed nothing.
-    shown: Option<HeaderValue>,
+    shown: Option<Box<[u8]>>,
     at: MemoTime,
     /// `None` for an administrator.
     role: Option<Arc<Role>>,
@@ -36,14 +35,9 @@ struct Remembered {
 
 impl CallerMemo {
     /// Remembers who the caller is that showed `shown`.
-    pub(crate) fn remember(
-        &self,
-        shown: Option<&HeaderValue>,
-        at: MemoTime,
-        role: Option<&Arc<Role>>,
-    ) {
+    pub(crate) fn remember(&self, shown: Option<&[u8]>, at: MemoTime, role: Option<&Arc<Role>>) {
         self.0.replace(Some(Remembered {
-            shown: shown.cloned(),
+            shown: shown.map(Box::from),
             at,
             role: role.cloned(),
             name: String::with_capacity(SequenceName::MAX_LENGTH),
@@ -54,13 +48,13 @@ impl CallerMemo {
     /// says nothing.
     ///
     /// A memo counts within its tick, so a token that expires is asked for again within a second.
-    pub(crate) fn may_take(&self, shown: Option<&HeaderValue>, at: MemoTime, name: &str) -> bool {
+    pub(crate) fn may_take(&self, shown: Option<&[u8]>, at: MemoTime, name: &str) -> bool {
         let mut remembered = self.0.borrow_mut();
         let Some(remembered) = remembered.as_mut() else {
             return false;
         };
         let is_fresh = remembered.at == at || faults::is(Fault::MemoNeverStale);
-        if !is_fresh || remembered.shown.as_ref() != shown {
+        if !is_fresh || remembered.shown.as_deref() != shown {
             return false;
         }
         let Some(role) = &remembered.role else {
@@ -114,28 +108,25 @@ mod tests {
     fn a_memo_counts_for_the_same_header_and_time_and_the_names_of_the_role() {
         let globs = vec![Glob::parse("orders-*").unwrap()];
         let role = Arc::new(Role::new("taker").with(Right::Take, globs));
-        let (token, other) = (HeaderValue::from_static("a"), HeaderValue::from_static("b"));
+        let (token, other) = (b"a".as_slice(), b"b".as_slice());
         let at = MemoTime {
             generation: 3,
             tick: 7,
         };
         let memo = CallerMemo::default();
         assert!(
-            !memo.may_take(Some(&token), at, "orders-1"),
+            !memo.may_take(Some(token), at, "orders-1"),
             "nothing is remembered"
         );
-        memo.remember(Some(&token), at, Some(&role));
-        assert!(
-            !memo.may_take(Some(&token), at, ""),
-            "no name is remembered"
-        );
+        memo.remember(Some(token), at, Some(&role));
+        assert!(!memo.may_take(Some(token), at, ""), "no name is remembered");
         for name in ["orders-1", "orders-1", "orders-2", "orders-1"] {
-            assert!(memo.may_take(Some(&token), at, name), "{name}");
+            assert!(memo.may_take(Some(token), at, name), "{name}");
         }
         for name in ["orders", "invoices", "orders-%31", ""] {
-            assert!(!memo.may_take(Some(&token), at, name), "{name}");
+            assert!(!memo.may_take(Some(token), at, name), "{name}");
         }
-        assert!(!memo.may_take(Some(&other), at, "orders-1"));
+        assert!(!memo.may_take(Some(other), at, "orders-1"));
         assert!(!memo.may_take(None, at, "orders-1"));
         let (changed, later) = (
             MemoTime {
@@ -144,12 +135,12 @@ mod tests {
             },
             MemoTime { tick: 8, ..at },
         );
-        assert!(!memo.may_take(Some(&token), changed, "orders-1"));
-        assert!(!memo.may_take(Some(&token), later, "orders-1"));
+        assert!(!memo.may_take(Some(token), changed, "orders-1"));
+        assert!(!memo.may_take(Some(token), later, "orders-1"));
         memo.remember(None, at, None);
         assert!(memo.may_take(None, at, "anything"));
         assert!(
-            !memo.may_take(Some(&token), at, "orders-1"),
+            !memo.may_take(Some(token), at, "orders-1"),
             "it was replaced"
         );
     }

@@ -11,10 +11,10 @@ use odometer_sequence::workers::{LeaseGrant, LeaseWanted};
 use odometer_sequence::{FirstUse, Wants, error::SequenceError};
 use tokio::time::timeout;
 
+use super::beginnings::beginnings;
 use super::caller::Caller;
 use super::problem::{Code, Problem};
-use super::state::Http;
-use super::visible_names::beginnings;
+use super::state::Calls;
 use super::{sources, suggestions};
 use crate::access::quotas::Quota;
 use crate::access::quotas::names::{Creation, NamesQuota, Room};
@@ -137,7 +137,7 @@ pub(crate) fn most_of_role(
 /// 409 if it does and is not confirmed. 403 if it is confirmed by a caller who may not define the
 /// sequence.
 pub(crate) async fn check_share(
-    http: &Http,
+    calls: &Calls,
     caller: &Caller,
     requested: &RequestedShare<'_>,
 ) -> Result<(), Problem> {
@@ -158,8 +158,8 @@ pub(crate) async fn check_share(
             )),
         };
     }
-    let left = http.directory.left(source, requested.period);
-    let Some(left) = suggestions::with_suggestions(http, caller, left).await? else {
+    let left = calls.directory.left(source, requested.period);
+    let Some(left) = suggestions::with_suggestions(calls, caller, left).await? else {
         return Ok(());
     };
     let most = share.most(left);
@@ -183,7 +183,7 @@ pub(crate) async fn check_share(
 /// # Errors
 /// 409 if there are as many as the role may have, or the store was asked and did not answer.
 pub(crate) async fn creation(
-    http: &Http,
+    calls: &Calls,
     caller: &Caller,
     code: Code,
 ) -> Result<Option<Creation>, Problem> {
@@ -196,7 +196,7 @@ pub(crate) async fn creation(
     let creation = match quota.room(Instant::now()) {
         Room::Free(creation) => Some(creation),
         Room::Full => None,
-        Room::Unknown => counted_room(http, role, quota).await?,
+        Room::Unknown => counted_room(calls, role, quota).await?,
     };
     if creation.is_some() {
         return Ok(creation);
@@ -215,14 +215,14 @@ pub(crate) async fn creation(
 /// # Errors
 /// As [`creation`].
 pub(crate) async fn creation_of_name(
-    http: &Http,
+    calls: &Calls,
     caller: &Caller,
     name: &SequenceName,
 ) -> Result<Option<Creation>, Problem> {
-    if !has_names_quota(caller) || http.directory.is_live(name).await? {
+    if !has_names_quota(caller) || calls.directory.is_live(name).await? {
         return Ok(None);
     }
-    creation(http, caller, Code::TooManySequences).await
+    creation(calls, caller, Code::TooManySequences).await
 }
 
 /// Does the same for a definer, if nobody has used this key.
@@ -230,16 +230,16 @@ pub(crate) async fn creation_of_name(
 /// # Errors
 /// As [`creation`].
 pub(crate) async fn creation_of_key(
-    http: &Http,
+    calls: &Calls,
     caller: &Caller,
     name: &SequenceName,
     key: &Period,
 ) -> Result<Option<Creation>, Problem> {
     let is_asked = has_names_quota(caller) && !key.is_none();
-    if !is_asked || http.directory.first_use(name, Some(key)).await? != Some(FirstUse::Key) {
+    if !is_asked || calls.directory.first_use(name, Some(key)).await? != Some(FirstUse::Key) {
         return Ok(None);
     }
-    creation(http, caller, Code::TooManyPeriods).await
+    creation(calls, caller, Code::TooManyPeriods).await
 }
 
 fn has_names_quota(caller: &Caller) -> bool {
@@ -249,7 +249,7 @@ fn has_names_quota(caller: &Caller) -> bool {
 
 /// Counts the names that a role can create, one call after the other, and says whether there is room.
 async fn counted_room(
-    http: &Http,
+    calls: &Calls,
     role: &Role,
     quota: &NamesQuota,
 ) -> Result<Option<Creation>, Problem> {
@@ -264,7 +264,7 @@ async fn counted_room(
     let globs = [Right::Create, Right::Define].map(|right| role.globs(right));
     let globs = globs.concat();
     let fits = |name: &SequenceName| fits(&globs, name);
-    let counted = http
+    let counted = calls
         .directory
         .count_names(beginnings(&globs, ""), fits, quota.most());
     Ok(quota.room_after(count, counted.await?))
@@ -284,11 +284,11 @@ async fn in_turn<T>(turn: impl Future<Output = T>) -> Result<T, Problem> {
 /// 429 if the pools of the role have as many held ids as the role may have, or why the worker id was
 /// not leased.
 pub(crate) async fn lease(
-    http: &Http,
+    calls: &Calls,
     caller: &Caller,
     wanted: LeaseWanted,
 ) -> Result<LeaseGrant, Problem> {
-    let directory = &http.directory;
+    let directory = &calls.directory;
     let role = caller.role().filter(|_| is_counted());
     let quota = role.and_then(|role| role.quotas().worker_ids.as_ref());
     let Some((role, quota)) = role.zip(quota) else {

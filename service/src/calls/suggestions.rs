@@ -5,7 +5,7 @@ use odometer_sequence::error::SequenceError;
 
 use super::caller::Caller;
 use super::problem::{Code, Problem};
-use super::state::Http;
+use super::state::Calls;
 use crate::access::right::Right;
 
 /// Waits for what the directory answers, and turns an error into a refusal.
@@ -14,7 +14,7 @@ use crate::access::right::Right;
 /// The problem for the error. If there is no such sequence, the problem may have up to three
 /// similar names that the caller may look at.
 pub(crate) async fn with_suggestions<T>(
-    http: &Http,
+    calls: &Calls,
     caller: &Caller,
     asked: impl Future<Output = Result<T, SequenceError>>,
 ) -> Result<T, Problem> {
@@ -25,7 +25,7 @@ pub(crate) async fn with_suggestions<T>(
     let (SequenceError::NotFound { name } | SequenceError::NotCreated { name }) = &error else {
         return Err(error.into());
     };
-    let mut names = http.directory.near(name).await;
+    let mut names = calls.directory.near(name).await;
     names.retain(|name| SequenceName::parse(name).is_ok_and(|name| caller.may(Right::Look, &name)));
     Err(match suggestion(&names) {
         None => error.into(),
@@ -47,7 +47,7 @@ fn suggestion(names: &[String]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::http::suggestions::*;
+    use super::*;
 
     #[test]
     fn a_suggestion_names_all() {

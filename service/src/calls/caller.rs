@@ -2,23 +2,18 @@
 
 use std::sync::Arc;
 
-use actix_web::http::header::{HeaderName, HeaderValue};
-use actix_web::{HttpMessage, HttpRequest};
 use odometer_core::name::SequenceName;
 use odometer_process::faults::{self, Fault};
 use odometer_sequence::audit::Author;
 
 use super::denials::Denials;
+use super::evidence::Evidence;
 use super::problem::{Code, Problem};
-use super::request_id::RequestId;
 use crate::access::quotas::Quota;
 use crate::access::right::Right;
 use crate::access::role::Role;
 
-/// The header in which proxies say for whom they call.
-pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-
-/// The most characters of `X-Forwarded-For` that are logged.
+/// The most characters that are logged of what proxies say for whom they call.
 const MAX_FORWARDED_FOR: usize = 256;
 
 /// A caller, and what this caller may do.
@@ -144,18 +139,15 @@ impl Caller {
     }
 
     /// Returns what the log says of the caller of a change.
-    pub(crate) fn author(&self, request: &HttpRequest) -> Author {
-        let peer = request.peer_addr();
-        let forwarded_for = request.headers().get(FORWARDED_FOR);
-        let id = request.extensions().get::<RequestId>().cloned();
-        let id = id.as_ref().and_then(|RequestId(id)| id.to_str().ok());
+    pub(crate) fn author(&self, evidence: &Evidence<'_>) -> Author {
+        let peer = evidence.peer;
         Author {
             who: Arc::clone(&self.name),
             how: Some(self.how.word()),
             role: self.role.as_ref().map(|role| Arc::clone(role.name())),
             peer: peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
-            forwarded_for: forwarded_for.map(printable),
-            request_id: id.unwrap_or_default().to_owned(),
+            forwarded_for: evidence.forwarded_for.map(printable),
+            request_id: evidence.request_id.clone(),
         }
     }
 }
@@ -183,14 +175,11 @@ pub(crate) fn uncertified() -> Problem {
     )
 }
 
-/// Returns what the log shows of a header that a proxy wrote, or a caller who poses as one.
+/// Returns what the log shows of a text that a proxy wrote, or a caller who poses as one.
 ///
 /// The text has only characters of addresses, and is not longer than the bound.
-pub(crate) fn printable(forwarded_for: &HeaderValue) -> String {
-    let written = forwarded_for
-        .as_bytes()
-        .iter()
-        .map(|byte| char::from(*byte));
+pub(crate) fn printable(forwarded_for: &[u8]) -> String {
+    let written = forwarded_for.iter().map(|byte| char::from(*byte));
     written
         .filter(|found| found.is_ascii_alphanumeric() || ".:,[]-_ ".contains(*found))
         .take(MAX_FORWARDED_FOR)

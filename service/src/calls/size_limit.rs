@@ -7,10 +7,12 @@
 use odometer_sequence::{CallBounds, Wants};
 
 use super::caller::Caller;
-use super::parse::MAX_COUNT;
 use super::problem::Problem;
 use super::quotas::{self, RequestedShare};
-use super::state::Http;
+use super::state::Calls;
+
+/// The most numbers that one call gives.
+pub(crate) const MAX_COUNT: u64 = 10_000;
 
 /// Lowers the limit of a refusal to the lowest bound of this call that is known. A refusal without
 /// a limit stays as it is: it does not refuse the size.
@@ -18,7 +20,7 @@ use super::state::Http;
 /// Asks no store, so that a refusal costs no more than before.
 pub(crate) fn lowered(
     refused: Problem,
-    http: &Http,
+    calls: &Calls,
     caller: &Caller,
     requested: &RequestedShare<'_>,
 ) -> Problem {
@@ -26,7 +28,7 @@ pub(crate) fn lowered(
         return refused;
     };
     let (source, period, wants) = (requested.source, requested.period, requested.wants);
-    let known = http.directory.call_bounds(source, period, wants);
+    let known = calls.directory.call_bounds(source, period, wants);
     let of_one_call = match wants {
         Wants::Numbers | Wants::Range => MAX_COUNT,
         Wants::Block => u64::MAX,

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use actix_web::HttpRequest;
 use odometer_core::name::SequenceName;
 use odometer_core::period::{CounterKey, Period};
 use odometer_sequence::{FirstUse, audit::Taking, error::SequenceError};
@@ -10,8 +9,9 @@ use tokio::time::timeout_at;
 
 use super::audit_note::AuditNote;
 use super::caller::Caller;
+use super::evidence::Evidence;
 use super::problem::{Code, Problem};
-use super::state::Http;
+use super::state::Calls;
 use super::{quotas, suggestions};
 use crate::access::quotas::names::Creation;
 use crate::access::right::Right;
@@ -42,14 +42,14 @@ struct NameInCall {
 /// # Errors
 /// As [`Access::admit`](super::access::Access::admit), or the store was asked and did not answer.
 pub(crate) async fn admit(
-    request: &HttpRequest,
-    http: &Http,
+    evidence: &Evidence<'_>,
+    calls: &Calls,
     right: Right,
     name: &SequenceName,
 ) -> Result<Caller, Problem> {
-    let caller = http.access.identify(request, right).await?;
+    let caller = calls.access.identify(evidence, right).await?;
     if !caller.may_all(right) {
-        source(http, &caller, right, name).await?;
+        source(calls, &caller, right, name).await?;
     }
     Ok(caller)
 }
@@ -64,15 +64,15 @@ pub(crate) async fn admit(
 /// As [`admit`], and 401, 403 or 409 if the caller may not create what does not exist. 503 if that
 /// is not found out in the time of a call.
 pub(crate) async fn admit_taker(
-    request: &HttpRequest,
-    http: &Http,
+    evidence: &Evidence<'_>,
+    calls: &Calls,
     right: Right,
     (name, period): (&SequenceName, Option<&Period>),
 ) -> Result<Taker, Problem> {
-    let caller = http.access.identify(request, right).await?;
-    let until = Instant::now() + http.directory.call_time();
-    let found = match http.access.has_roles() {
-        true => in_time(until, look_at(http, &caller, right, (name, period))).await?,
+    let caller = calls.access.identify(evidence, right).await?;
+    let until = Instant::now() + calls.directory.call_time();
+    let found = match calls.access.has_roles() {
+        true => in_time(until, look_at(calls, &caller, right, (name, period))).await?,
         false => NameInCall::of_used(name.clone()),
     };
     Ok(Taker {
@@ -99,15 +99,15 @@ pub(crate) async fn in_time<T>(
 
 /// Finds out about the name in a call for numbers, and whether the caller may use it.
 async fn look_at(
-    http: &Http,
+    calls: &Calls,
     caller: &Caller,
     right: Right,
     (name, period): (&SequenceName, Option<&Period>),
 ) -> Result<NameInCall, Problem> {
-    let source = source(http, caller, right, name).await?;
-    let directory = &http.directory;
+    let source = source(calls, caller, right, name).await?;
+    let directory = &calls.directory;
     let first_use = directory.first_use(&source, period);
-    let code = match suggestions::with_suggestions(http, caller, first_use).await? {
+    let code = match suggestions::with_suggestions(calls, caller, first_use).await? {
         // If no call creates the name, the right to create it would not help.
         Some(FirstUse::Name) if directory.creates(&source) => Code::TooManySequences,
         Some(FirstUse::Key) => Code::TooManyPeriods,
@@ -118,7 +118,7 @@ async fn look_at(
         let names = format!("{names}, which nobody has used yet");
         return Err(caller.refusal(Right::Create, &names));
     }
-    let creation = quotas::creation(http, caller, code).await?;
+    let creation = quotas::creation(calls, caller, code).await?;
     Ok(NameInCall {
         source,
         is_first: true,
@@ -141,17 +141,17 @@ impl Taker {
     /// Begins the audit line about the first use of the sequence or key, if this is one.
     pub(crate) fn note_first_use(
         &self,
-        request: &HttpRequest,
+        evidence: &Evidence<'_>,
         period: Option<&Period>,
     ) -> Option<AuditNote> {
         self.is_first
-            .then(|| self.note(request, period, Taking::FirstUse))
+            .then(|| self.note(evidence, period, Taking::FirstUse))
     }
 
     /// Begins an audit line about what the caller takes.
     pub(crate) fn note(
         &self,
-        request: &HttpRequest,
+        evidence: &Evidence<'_>,
         period: Option<&Period>,
         what: Taking,
     ) -> AuditNote {
@@ -159,18 +159,18 @@ impl Taker {
             sequence: self.source.clone(),
             period: period.cloned().unwrap_or_else(Period::none),
         };
-        AuditNote::begin(self.caller.author(request), counter, what)
+        AuditNote::begin(self.caller.author(evidence), counter, what)
     }
 }
 
 /// Returns the sequence behind a name, on which the caller has `right`.
 async fn source(
-    http: &Http,
+    calls: &Calls,
     caller: &Caller,
     right: Right,
     name: &SequenceName,
 ) -> Result<SequenceName, Problem> {
-    let Some(target) = http.directory.shared_by_template(name) else {
+    let Some(target) = calls.directory.shared_by_template(name) else {
         caller.check(right, name)?;
         return Ok(name.clone());
     };
@@ -178,8 +178,8 @@ async fn source(
     if !caller.may(right, name) && !caller.may(right, &target) {
         return Err(caller.refusal(right, &format!("`{name}`")));
     }
-    let source = http.directory.source(name);
-    let source = suggestions::with_suggestions(http, caller, source).await?;
+    let source = calls.directory.source(name);
+    let source = suggestions::with_suggestions(calls, caller, source).await?;
     match caller.may(right, &source) {
         true => Ok(source),
         false => Err(caller.refusal(right, &told(caller, name, &source))),
@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    #[actix_web::test]
+    #[tokio::test]
     async fn an_answer_that_does_not_come_in_time_is_given_up() {
         let now = Instant::now();
         let came = in_time(now + Duration::from_secs(60), ready(Ok(7))).await;

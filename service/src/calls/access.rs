@@ -1,0 +1,327 @@
+//! Decides who calls, and whether the caller may do what it asks for.
+//!
+//! Without `[access]`, everybody may do everything but define, and an administrator is known by a
+//! token, or by a call from the same machine. With `[access]`, the role of a caller decides.
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use odometer_core::glob::Glob;
+use odometer_core::name::SequenceName;
+use odometer_process::faults::{self, Fault};
+use odometer_process::metrics::Metrics;
+use subtle::ConstantTimeEq as _;
+
+use super::call_limit::LeavableSlot;
+use super::caller::{Caller, Shown, unauthenticated, uncertified};
+use super::caller_memo::MemoTime;
+use super::denials::Denials;
+use super::evidence::{Evidence, ShownToken};
+use super::problem::{Code, Problem};
+use super::wrong_tokens::{ComparisonTime, WrongTokens};
+use crate::access::credentials::Credentials;
+use crate::access::quotas::{Quota, Quotas, share::Share};
+use crate::access::right::Right;
+use crate::access::role::Role;
+use crate::access::shown_certificate::ShownCertificate;
+use crate::config::Secret;
+
+/// How long a token waits if many wrong tokens came from its address.
+const DELAY: Duration = Duration::from_secs(1);
+
+/// What everybody may do without `[access]`.
+static EVERYBODY: LazyLock<Arc<Role>> = LazyLock::new(|| {
+    let all = || Glob::parse("*").into_iter().collect();
+    let rights = Right::ALL.into_iter();
+    let rights = rights.filter(|right| *right != Right::Define);
+    let role = Role::new("everybody").with_quotas(Quotas {
+        share: Share::ALL,
+        ..Quotas::default()
+    });
+    Arc::new(rights.fold(role, |role, right| role.with(right, all())))
+});
+
+/// Decides who may do what on one listener.
+pub(crate) struct Access {
+    /// Whether only this machine reaches the listener.
+    is_loopback: bool,
+    credentials: Arc<Credentials>,
+    wrong: WrongTokens,
+    denials: Arc<Denials>,
+}
+
+impl Access {
+    /// Makes what decides on one listener.
+    pub(crate) fn new(
+        is_loopback: bool,
+        credentials: Arc<Credentials>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        count_from_zero(&metrics, &credentials);
+        Self {
+            is_loopback,
+            credentials,
+            wrong: WrongTokens::new(metrics.tokens_refused.clone()),
+            denials: Arc::new(Denials::new(metrics)),
+        }
+    }
+
+    /// Returns whether callers need no token here, whatever they do.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_loopback
+            && self.credentials.access().is_none()
+            && self.credentials.admin_token().is_none()
+    }
+
+    /// Returns whether there are roles, so that every call is asked who makes it.
+    pub(crate) fn has_roles(&self) -> bool {
+        self.credentials.access().is_some()
+    }
+
+    /// Returns what callers have to show, if there are roles.
+    pub(crate) fn of_roles(&self) -> Option<Arc<Credentials>> {
+        self.has_roles().then(|| Arc::clone(&self.credentials))
+    }
+
+    /// Writes a line to the log about a minute with wrong tokens, if that minute is over at the time
+    /// `now`, and lines about refused calls that have waited long enough.
+    pub(crate) fn tell(&self, now: Instant) {
+        self.wrong.tell(now);
+        self.denials.tell(now);
+    }
+
+    /// Lets a caller pass who has a right on a name, and returns what is known of the caller.
+    ///
+    /// # Errors
+    /// As [`Access::identify`] and [`Caller::check`].
+    pub(crate) async fn admit(
+        &self,
+        evidence: &Evidence<'_>,
+        right: Right,
+        name: &SequenceName,
+    ) -> Result<Caller, Problem> {
+        let caller = self.identify(evidence, right).await?;
+        caller.check(right, name)?;
+        Ok(caller)
+    }
+
+    /// Lets a caller pass who has a right on all names, and returns what is known of the caller.
+    ///
+    /// # Errors
+    /// As [`Access::identify`], and 401 or 403 without the right.
+    pub(crate) async fn admit_to_all(
+        &self,
+        evidence: &Evidence<'_>,
+        right: Right,
+    ) -> Result<Caller, Problem> {
+        let caller = self.identify(evidence, right).await?;
+        if caller.may_all(right) {
+            return Ok(caller);
+        }
+        Err(caller.refusal(right, "all names (`*`)"))
+    }
+
+    /// Finds out who makes a call that needs `right`.
+    ///
+    /// After many wrong tokens from one address, each further token that is not a caller's waits
+    /// before it is compared, whether it is right or wrong. Nobody can guess the token of a caller,
+    /// or sign one, so these need not wait.
+    ///
+    /// So a JSON Web Token is verified before it could wait. Otherwise a few wrong ones would keep away
+    /// all right ones that come through the same proxy. If too many wrong ones wait, each further one
+    /// closes its connection, so a flood of them needs a connection for each verification.
+    ///
+    /// # Errors
+    /// 401 without the right token. 403 if no token would be right, or if callers need no token and
+    /// the call came through a proxy. 503 if too many tokens of the address wait, or if too many
+    /// calls are being answered after the wait.
+    pub(crate) async fn identify(
+        &self,
+        evidence: &Evidence<'_>,
+        right: Right,
+    ) -> Result<Caller, Problem> {
+        if faults::is(Fault::AnybodyChanges) {
+            return Ok(self.caller("anybody", Shown::Nothing, None));
+        }
+        if self.has_roles() {
+            // Read before the callers are, so that a memo is never newer than they are.
+            let generation = self.credentials.generation();
+            let caller = self.caller_of(evidence).await?;
+            remember(evidence, generation, &caller);
+            Ok(caller)
+        } else if right == Right::Define {
+            self.administrator(evidence).await
+        } else {
+            let (name, role) = (Arc::clone(EVERYBODY.name()), Arc::clone(&EVERYBODY));
+            Ok(self.caller(name, Shown::Nothing, Some(role)))
+        }
+    }
+
+    /// Finds out who makes a call that needs no right, and what this caller may do.
+    ///
+    /// # Errors
+    /// As [`Access::identify`].
+    pub(crate) async fn identify_itself(&self, evidence: &Evidence<'_>) -> Result<Caller, Problem> {
+        let has_token = self.credentials.admin_token().is_some();
+        let shows = has_token && evidence.shows_token();
+        let is_open = self.is_open() && !evidence.is_forwarded;
+        let right = match shows || is_open {
+            true => Right::Define,
+            false => Right::Look,
+        };
+        self.identify(evidence, right).await
+    }
+
+    /// Finds out who changes something, if there are no roles.
+    async fn administrator(&self, evidence: &Evidence<'_>) -> Result<Caller, Problem> {
+        match (self.credentials.admin_token(), self.is_loopback) {
+            (None, true) if evidence.is_forwarded => Err(Problem::new(
+                Code::Forbidden,
+                "The call came through a proxy to a service that takes changes from its own machine \
+                 alone; set `ODOMETER_ADMIN_TOKEN` and send that token.",
+            )),
+            (None, true) => Ok(self.caller("loopback", Shown::Nothing, None)),
+            (Some(_), _) if !evidence.shows_token() => Err(unauthenticated(false)),
+            (Some(token), _) => self.compare(Some(&*token), evidence).await,
+            (None, false) => Err(Problem::new(
+                Code::Forbidden,
+                "The service listens beyond loopback and has no administrator's token, so nobody \
+                 may change sequences here; set `ODOMETER_ADMIN_TOKEN`.",
+            )),
+        }
+    }
+
+    /// Finds out who makes a call, if there are roles. Callers on the same machine have no
+    /// privilege.
+    async fn caller_of(&self, evidence: &Evidence<'_>) -> Result<Caller, Problem> {
+        let anonymous = self
+            .credentials
+            .access()
+            .and_then(|it| it.anonymous.clone());
+        if !evidence.shows_token() {
+            if let Some(certificate) = evidence.certificate {
+                let certified = self.certified(certificate, evidence);
+                if certified.is_ok() || !faults::is(Fault::UnknownIsAnonymous) {
+                    return certified;
+                }
+            }
+            let role = anonymous.ok_or_else(|| unauthenticated(true))?;
+            return Ok(self.caller("anonymous", Shown::Nothing, Some(role)));
+        }
+        if let ShownToken::Text(token) = evidence.token
+            && let Some(known) = self.credentials.caller_of(token, SystemTime::now())
+        {
+            let role = Some(Arc::clone(&known.role));
+            return Ok(self.caller(Arc::clone(&known.name), Shown::Token, role));
+        }
+        // A JSON Web Token that is wrong is a wrong token like any other. So it waits, too, and the
+        // administrator's token may have its form.
+        let token = self.credentials.admin_token();
+        self.compare(token.as_deref(), evidence).await
+    }
+
+    /// Finds out whose the certificate of a connection is. Nobody becomes anonymous by a certificate
+    /// that is no caller's.
+    fn certified(
+        &self,
+        certificate: &ShownCertificate,
+        evidence: &Evidence<'_>,
+    ) -> Result<Caller, Problem> {
+        let (tls, names) = (self.credentials.tls(), certificate.names());
+        let refused = || {
+            self.denials.note_certificate(names, evidence.peer);
+            uncertified()
+        };
+        if !tls.is_some_and(|tls| certificate.counts(&tls, Instant::now())) {
+            // The caller may have a new certificate, and shows it on a new connection.
+            return Err(refused().closing());
+        }
+        let known = self.credentials.certified(names, SystemTime::now());
+        let known = known.ok_or_else(refused)?;
+        let (name, role) = (Arc::clone(&known.name), Arc::clone(&known.role));
+        Ok(self.caller(name, Shown::Certificate, Some(role)))
+    }
+
+    /// Compares the token of a call, after a delay if many wrong tokens came from its address.
+    async fn compare(
+        &self,
+        token: Option<&Secret>,
+        evidence: &Evidence<'_>,
+    ) -> Result<Caller, Problem> {
+        let peer = evidence.peer.map(|peer| peer.ip());
+        match self.wrong.turn(peer, Instant::now()) {
+            ComparisonTime::Now => {}
+            ComparisonTime::Later(_waiting) => wait(evidence).await?,
+            ComparisonTime::Never => return Err(too_many_wait().closing()),
+        }
+        if let (ShownToken::Text(given), Some(token)) = (evidence.token, token)
+            && same(given, token)
+        {
+            return Ok(self.caller("administrator", Shown::Token, None));
+        }
+        self.wrong.note(peer, Instant::now());
+        Err(unauthenticated(self.has_roles()))
+    }
+
+    fn caller(&self, name: impl Into<Arc<str>>, how: Shown, role: Option<Arc<Role>>) -> Caller {
+        Caller::new(name.into(), how, role, Arc::clone(&self.denials))
+    }
+}
+
+/// Shows what can be refused before anything is, so that the first refusal is seen as a rise.
+fn count_from_zero(metrics: &Metrics, credentials: &Credentials) {
+    let Some(access) = credentials.access() else {
+        let (role, right) = (EVERYBODY.name(), Right::Define.word());
+        metrics.access_refused(role, right).increment(0);
+        let quota = Quota::Numbers.word();
+        metrics.quota_refused(role, quota).increment(0);
+        return;
+    };
+    for role in access.roles.iter() {
+        for quota in Quota::ALL {
+            let refused = metrics.quota_refused(role.name(), quota.word());
+            refused.increment(0);
+        }
+        for right in Right::ALL {
+            let refused = metrics.access_refused(role.name(), right.word());
+            refused.increment(0);
+        }
+    }
+}
+
+/// Lets the connection of a call remember its caller.
+fn remember(evidence: &Evidence<'_>, generation: u64, caller: &Caller) {
+    let Some(place) = &evidence.memo else {
+        return;
+    };
+    let at = MemoTime {
+        generation,
+        tick: place.tick,
+    };
+    place.memo.remember(place.shown, at, caller.shared_role());
+}
+
+/// Waits, and leaves the call's slot to other calls meanwhile.
+async fn wait(evidence: &Evidence<'_>) -> Result<(), Problem> {
+    let slot = evidence.slot.as_ref();
+    if let Some(slot) = slot {
+        slot.leave();
+    }
+    tokio::time::sleep(DELAY).await;
+    slot.map_or(Ok(()), LeavableSlot::take_again)
+}
+
+/// Returns a refusal that is the same for a right token and a wrong one.
+fn too_many_wait() -> Problem {
+    Problem::new(
+        Code::Overloaded,
+        "Many wrong tokens came from this address, so its tokens wait before they are compared, and \
+         too many wait already; try again, or from another address.",
+    )
+}
+
+/// Compares without a stop at the first difference, so that the time taken reveals nothing.
+pub(crate) fn same(given: &str, token: &Secret) -> bool {
+    let (given, token) = (given.as_bytes(), token.expose().as_bytes());
+    !token.is_empty() && given.ct_eq(token).into()
+}
