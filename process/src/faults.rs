@@ -107,6 +107,10 @@ words! {
         SignatureUnchecked = "signature-unchecked",
         /// A caller of any role may take numbers of any name.
         RightsUnasked = "rights-unasked",
+        /// The listener for clients of Redis asks for no password.
+        PasswordUnasked = "password-unasked",
+        /// The listener for clients of Redis may be open to other machines without a password.
+        OpenToAll = "open-to-all",
         /// The list of revoked certificates of callers is not read.
         RevocationsUnread = "revocations-unread",
         /// The certificate of a caller is checked when its connection begins, and never again.

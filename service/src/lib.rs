@@ -1,7 +1,8 @@
-//! The program: HTTP, the page, the configuration, the log, the commands, start and stop.
+//! The program: HTTP, the protocol of Redis, the page, the configuration, the log, the commands,
+//! start and stop.
 //!
-//! This crate owns the contract with callers and operators. It knows no SQL, and its folders `http`
-//! and `calls` never know the store. `main.rs` only calls this library.
+//! This crate owns the contract with callers and operators. It knows no SQL, and its folders `http`,
+//! `resp` and `calls` never know the store. `main.rs` only calls this library.
 //!
 //! Read first:
 //!
@@ -19,7 +20,9 @@ pub mod commands;
 pub mod config;
 pub mod edge;
 pub mod http;
+mod listeners;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod remote;
+pub mod resp;
 pub mod telemetry;

@@ -76,7 +76,7 @@ const GUARDED: [&str; 9] = [
 
 /// Folders, and the words that no source below them may contain. No manifest can enforce these
 /// rules.
-const BANNED: [(&str, &[&str]); 5] = [
+const BANNED: [(&str, &[&str]); 6] = [
     (
         "core/src",
         &[
@@ -96,6 +96,7 @@ const BANNED: [(&str, &[&str]); 5] = [
             "crate::application",
             "crate::calls",
             "crate::http",
+            "crate::resp",
         ],
     ),
     (
@@ -107,11 +108,21 @@ const BANNED: [(&str, &[&str]); 5] = [
             "crate::application",
             "crate::edge",
             "crate::http",
+            "crate::resp",
         ],
     ),
     (
         "service/src/http",
-        &["odometer_store", "crate::application"],
+        &["odometer_store", "crate::application", "crate::resp"],
+    ),
+    (
+        "service/src/resp",
+        &[
+            "actix_http",
+            "odometer_store",
+            "crate::application",
+            "crate::http",
+        ],
     ),
     (
         "service/src/remote",

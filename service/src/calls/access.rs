@@ -45,6 +45,8 @@ static EVERYBODY: LazyLock<Arc<Role>> = LazyLock::new(|| {
 pub(crate) struct Access {
     /// Whether only this machine reaches the listener.
     is_loopback: bool,
+    /// What callers have to show here if there are no roles.
+    password: Option<Secret>,
     credentials: Arc<Credentials>,
     wrong: WrongTokens,
     denials: Arc<Denials>,
@@ -60,10 +62,42 @@ impl Access {
         count_from_zero(&metrics, &credentials);
         Self {
             is_loopback,
+            password: None,
             credentials,
             wrong: WrongTokens::new(metrics.tokens_refused.clone()),
             denials: Arc::new(Denials::new(metrics)),
         }
+    }
+
+    /// Asks callers for a password, if there are no roles.
+    pub(crate) fn with_password(mut self, password: Option<Secret>) -> Self {
+        self.password = password.filter(|_| !faults::is(Fault::PasswordUnasked));
+        self
+    }
+
+    /// Returns whether each call is asked who makes it.
+    #[inline]
+    pub(crate) fn asks_who(&self) -> bool {
+        self.password.is_some() || self.has_roles()
+    }
+
+    /// Returns whether there is a token that a caller could show.
+    pub(crate) fn takes_tokens(&self) -> bool {
+        self.asks_who() || self.credentials.admin_token().is_some()
+    }
+
+    /// Returns whether callers who show no token get any answer.
+    pub(crate) fn takes_anonymous(&self) -> bool {
+        match self.credentials.access() {
+            Some(access) => access.anonymous.is_some(),
+            None => self.password.is_none(),
+        }
+    }
+
+    /// Returns how often what callers have to show has changed.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.credentials.generation()
     }
 
     /// Returns whether callers need no token here, whatever they do.
@@ -143,10 +177,14 @@ impl Access {
         if faults::is(Fault::AnybodyChanges) {
             return Ok(self.caller("anybody", Shown::Nothing, None));
         }
-        if self.has_roles() {
+        if self.asks_who() {
             // Read before the callers are, so that a memo is never newer than they are.
-            let generation = self.credentials.generation();
-            let caller = self.caller_of(evidence).await?;
+            let generation = self.generation();
+            let caller = match self.has_roles() {
+                true => self.caller_of(evidence).await?,
+                false if !evidence.shows_token() => return Err(unauthenticated(false)),
+                false => self.compare(evidence).await?,
+            };
             remember(evidence, generation, &caller);
             Ok(caller)
         } else if right == Right::Define {
@@ -182,7 +220,7 @@ impl Access {
             )),
             (None, true) => Ok(self.caller("loopback", Shown::Nothing, None)),
             (Some(_), _) if !evidence.shows_token() => Err(unauthenticated(false)),
-            (Some(token), _) => self.compare(Some(&*token), evidence).await,
+            (Some(_), _) => self.compare(evidence).await,
             (None, false) => Err(Problem::new(
                 Code::Forbidden,
                 "The service listens beyond loopback and has no administrator's token, so nobody \
@@ -216,8 +254,7 @@ impl Access {
         }
         // A JSON Web Token that is wrong is a wrong token like any other. So it waits, too, and the
         // administrator's token may have its form.
-        let token = self.credentials.admin_token();
-        self.compare(token.as_deref(), evidence).await
+        self.compare(evidence).await
     }
 
     /// Finds out whose the certificate of a connection is. Nobody becomes anonymous by a certificate
@@ -242,25 +279,35 @@ impl Access {
         Ok(self.caller(name, Shown::Certificate, Some(role)))
     }
 
-    /// Compares the token of a call, after a delay if many wrong tokens came from its address.
-    async fn compare(
-        &self,
-        token: Option<&Secret>,
-        evidence: &Evidence<'_>,
-    ) -> Result<Caller, Problem> {
+    /// Compares the token of a call with those of the configuration, after a delay if many wrong
+    /// tokens came from its address.
+    async fn compare(&self, evidence: &Evidence<'_>) -> Result<Caller, Problem> {
         let peer = evidence.peer.map(|peer| peer.ip());
-        match self.wrong.turn(peer, Instant::now()) {
-            ComparisonTime::Now => {}
-            ComparisonTime::Later(_waiting) => wait(evidence).await?,
-            ComparisonTime::Never => return Err(too_many_wait().closing()),
+        if !evidence.was_right {
+            match self.wrong.turn(peer, Instant::now()) {
+                ComparisonTime::Now => {}
+                ComparisonTime::Later(_waiting) => wait(evidence).await?,
+                ComparisonTime::Never => return Err(too_many_wait().closing()),
+            }
         }
-        if let (ShownToken::Text(given), Some(token)) = (evidence.token, token)
-            && same(given, token)
+        if let ShownToken::Text(given) = evidence.token
+            && let Some(caller) = self.configured(given)
         {
-            return Ok(self.caller("administrator", Shown::Token, None));
+            return Ok(caller);
         }
         self.wrong.note(peer, Instant::now());
         Err(unauthenticated(self.has_roles()))
+    }
+
+    /// Returns who shows the administrator's token, or the password of the listener.
+    fn configured(&self, given: &str) -> Option<Caller> {
+        let token = self.credentials.admin_token();
+        if token.is_some_and(|token| same(given, &token)) {
+            return Some(self.caller("administrator", Shown::Token, None));
+        }
+        let password = self.password.as_ref()?;
+        let (name, role) = (Arc::clone(EVERYBODY.name()), Arc::clone(&EVERYBODY));
+        same(given, password).then(|| self.caller(name, Shown::Token, Some(role)))
     }
 
     fn caller(&self, name: impl Into<Arc<str>>, how: Shown, role: Option<Arc<Role>>) -> Caller {

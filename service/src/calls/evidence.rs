@@ -10,6 +10,8 @@ use crate::access::shown_certificate::ShownCertificate;
 #[derive(Default)]
 pub(crate) struct Evidence<'a> {
     pub(crate) token: ShownToken<'a>,
+    /// Whether the connection showed this token before, and it was right. So it is no guess.
+    pub(crate) was_right: bool,
     /// The certificate of the connection, if its caller showed one.
     pub(crate) certificate: Option<&'a ShownCertificate>,
     /// The address at the other end of the connection.

@@ -1,7 +1,8 @@
 //! Decides about calls: who makes them, and whether they may have what they ask for.
 //!
-//! This folder owns what every protocol asks of a call: the caller, its rights and quotas, and why a
-//! call is refused. It asks the directory of `sequence`. It never knows a protocol, nor a database.
+//! This folder owns what every protocol asks of a call: the caller, its rights and quotas, and why
+//! a call is refused. It asks the directory of `sequence`. It never knows a protocol, nor a
+//! database.
 //!
 //! Read first:
 //!
@@ -12,9 +13,10 @@
 //! - `problem.rs`: gives each refusal its code and its sentence.
 //!
 //! The rest: `state.rs` holds what decides on one listener. `caller.rs` says what a caller may do,
-//! `quotas.rs` how much, and `caller_memo.rs` what a connection remembers of its caller. `wrong_tokens.rs`, `denials.rs`,
-//! `audit_note.rs` and `repeated_lines.rs` write what operators read of calls. `call_limit.rs` bounds
-//! the calls being answered. `size_limit.rs` and `suggestions.rs` tell callers what would do.
+//! `quotas.rs` how much, and `caller_memo.rs` what a connection remembers of its caller.
+//! `wrong_tokens.rs`, `denials.rs`, `audit_note.rs` and `repeated_lines.rs` write what operators
+//! read of calls. `call_limit.rs` bounds the calls being answered. `size_limit.rs` and
+//! `suggestions.rs` tell callers what would do. `readiness.rs` says why no call should come, and
 //! `beginnings.rs` finds the names that globs can fit.
 
 #![warn(clippy::indexing_slicing)]
@@ -32,6 +34,7 @@ mod fuzz;
 pub(crate) mod numbers;
 pub(crate) mod problem;
 pub(crate) mod quotas;
+pub(crate) mod readiness;
 pub(crate) mod repeated_lines;
 pub(crate) mod size_limit;
 pub(crate) mod sources;

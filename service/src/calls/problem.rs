@@ -80,6 +80,23 @@ codes! {
     Internal, "internal", "Something went wrong inside";
 }
 
+impl Code {
+    /// Returns whether the service cannot answer now, although nothing is wrong with the call.
+    pub(crate) fn is_unavailable(self) -> bool {
+        matches!(
+            self,
+            Self::StoreUnavailable
+                | Self::StoreWentBack
+                | Self::RefillTimeout
+                | Self::Overloaded
+                | Self::ClockBehind
+                | Self::ClockAhead
+                | Self::NoWorkerId
+                | Self::Draining
+        )
+    }
+}
+
 /// A refusal: a code of the closed list, and a sentence that says what to do.
 ///
 /// The sentence is public. So the code that writes a sentence puts nothing into it that the caller

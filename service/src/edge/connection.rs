@@ -33,6 +33,14 @@ impl Connection {
             Self::Tls(tls) => tls.certificate.as_ref(),
         }
     }
+
+    /// Returns the protocol that both sides agreed on by TLS (ALPN), if they did.
+    pub(crate) fn agreed_protocol(&self) -> Option<&[u8]> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(tls) => tls.stream.get_ref().1.alpn_protocol(),
+        }
+    }
 }
 
 impl TlsConnection {

@@ -27,12 +27,14 @@ mod opening;
 mod progress;
 mod tls_socket;
 mod watch;
+mod worker_count;
 mod worker_ticks;
 
 pub(crate) use bounds::ConnectionBounds;
 pub(crate) use connection::Connection;
 pub(crate) use descriptors::raise_descriptor_limit;
-pub(crate) use opening::{Opening, Stopping};
+pub(crate) use opening::{Opened, Opening, Stopping};
 pub(crate) use progress::{Answering, Body, ConnectionProgress, Cut};
 pub(crate) use watch::{Watch, WatchedPlace};
+pub(crate) use worker_count::worker_count;
 pub use worker_ticks::WorkerTicks;

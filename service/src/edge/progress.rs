@@ -99,6 +99,17 @@ impl ConnectionProgress {
         self.moved.set(now);
     }
 
+    /// Lets the connection be silent from its start for as long as it may be idle later.
+    pub(crate) fn allow_silence(&self) {
+        self.is_silent.set(false);
+    }
+
+    /// Counts the time of a request from tick `now` on. The request was read whole.
+    pub(crate) fn begin_request(&self, now: u32) {
+        self.asked.set(now);
+        self.unread.set(0);
+    }
+
     /// Returns the bytes read since the last write, or since the start of an answer.
     pub(crate) fn unread(&self) -> usize {
         self.unread.get()

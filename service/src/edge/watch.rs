@@ -27,6 +27,7 @@ pub(crate) struct Watch {
     pub(crate) is_off: bool,
     now: Cell<u32>,
     is_crowded: Cell<bool>,
+    is_stopping: Cell<bool>,
     connections: RefCell<Vec<Rc<ConnectionProgress>>>,
     metrics: ListenerMetrics,
 }
@@ -39,6 +40,7 @@ impl Watch {
             is_off,
             now: Cell::new(0),
             is_crowded: Cell::new(false),
+            is_stopping: Cell::new(false),
             connections: RefCell::default(),
             metrics,
         }
@@ -80,6 +82,22 @@ impl Watch {
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.is_crowded.get()
+    }
+
+    /// Ends the connections that are idle. The others should end after their present answer.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.set(true);
+        for progress in self.connections.borrow().iter() {
+            if progress.idle_since().is_some() {
+                progress.end(Cut::Idle);
+            }
+        }
+    }
+
+    /// Returns whether the server stops, so that a connection should end after its present answer.
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.get()
     }
 
     pub(crate) fn now(&self) -> u32 {

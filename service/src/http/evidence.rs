@@ -28,6 +28,7 @@ pub(crate) fn of(request: &HttpRequest) -> Evidence<'_> {
     let certificate = request.conn_data::<Rc<ShownCertificate>>();
     Evidence {
         token: token(headers),
+        was_right: false,
         certificate: certificate.map(|shown| &**shown),
         peer: request.peer_addr(),
         is_forwarded: is_forwarded(headers),

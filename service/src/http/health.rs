@@ -7,12 +7,12 @@ use actix_web::body::MessageBody;
 use actix_web::http::header;
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use odometer_sequence::Readiness;
 
 use super::evidence;
 use super::state::Http;
 use crate::access::right::Right;
 use crate::calls::problem::{Code, Problem};
+use crate::calls::readiness::why_not_ready;
 
 /// The media type of a scrape: Prometheus text format 0.0.4.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -50,26 +50,6 @@ pub(crate) async fn readyz(http: Data<Http>) -> Result<HttpResponse, Problem> {
     match why_not_ready(http.directory.readiness()) {
         None => Ok(reply(TEXT, "ready\n")),
         Some((code, sentence)) => Err(Problem::new(code, sentence)),
-    }
-}
-
-/// Returns why calls should not be sent to this replica, or `None` if they should.
-pub(crate) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)> {
-    match readiness {
-        Readiness::Ready => None,
-        Readiness::Draining => Some((Code::Draining, "This replica is stopping.")),
-        Readiness::Loading => Some((
-            Code::StoreUnavailable,
-            "The names used most recently are being loaded.",
-        )),
-        Readiness::NoContact => Some((
-            Code::StoreUnavailable,
-            "The database does not answer, and there is no number left in memory.",
-        )),
-        Readiness::WrongSchema => Some((
-            Code::StoreUnavailable,
-            "The schema of the database does not fit this version; run `odometer migrate`.",
-        )),
     }
 }
 

@@ -216,6 +216,14 @@ mod tests {
     }
 
     #[test]
+    fn what_the_service_cannot_answer_now_is_a_503() {
+        for code in Code::ALL {
+            let is_503 = code.status() == StatusCode::SERVICE_UNAVAILABLE;
+            assert_eq!(code.is_unavailable(), is_503, "{code:?}");
+        }
+    }
+
+    #[test]
     fn a_405_names_the_methods_the_path_takes() {
         let response = Problem::method_not_allowed("GET, HEAD").error_response();
         assert_eq!(response.status(), 405);

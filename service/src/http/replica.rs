@@ -19,9 +19,10 @@ use super::payload::{
 use super::sequences::{HeldBlock, LeaseReply};
 use super::state::Http;
 use super::text::{moment, rfc_3339};
-use super::{evidence, health, parse};
+use super::{evidence, parse};
 use crate::access::right::Right;
 use crate::calls::problem::Problem;
+use crate::calls::readiness::why_not_ready;
 
 /// One running process.
 #[derive(Serialize, ToSchema)]
@@ -220,7 +221,7 @@ pub(crate) async fn replica(
         .await?;
     parse::no_query(request.uri().query())?;
     let directory = &http.directory;
-    let why = health::why_not_ready(directory.readiness());
+    let why = why_not_ready(directory.readiness());
     Ok(HttpResponse::Ok().json(Replica {
         holder: directory.holder().to_owned(),
         version: env!("CARGO_PKG_VERSION"),

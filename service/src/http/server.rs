@@ -3,7 +3,6 @@
 use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +33,9 @@ use crate::access::credentials::Credentials;
 use crate::calls::UnreportedLines;
 use crate::calls::caller_memo::CallerMemo;
 use crate::config::Config;
-use crate::edge::{Connection, ConnectionBounds, Opening, Stopping, Watch, WorkerTicks};
+use crate::edge::{
+    Connection, ConnectionBounds, Opening, Stopping, Watch, WorkerTicks, worker_count,
+};
 
 /// How long an idle connection is kept.
 ///
@@ -44,9 +45,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// How long a caller may take to read the last reply of its connection, or to see that it closes.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The most threads that actix can have.
-const MAX_WORKERS: usize = 512;
 
 /// A connection under guard, and the address of its other end.
 type GuardedConnection = (Guarded<Connection>, Option<SocketAddr>);
@@ -178,11 +176,7 @@ fn n_workers(role: ListenerRole, config: &Config) -> usize {
     if !role.serves_callers() {
         return 1;
     }
-    let workers = config
-        .http
-        .workers
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(2, NonZeroUsize::get));
-    workers.clamp(1, MAX_WORKERS)
+    worker_count(config.http.workers)
 }
 
 /// Starts the tick of a worker, which watches its connections.

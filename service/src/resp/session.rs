@@ -1,0 +1,188 @@
+//! Holds what one connection has: its login, its name, and its transaction.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use odometer_core::name::SequenceName;
+use odometer_process::secret::Secret;
+
+use super::state::RespWorker;
+use super::transaction::Transaction;
+use crate::access::shown_certificate::ShownCertificate;
+use crate::calls::call_limit::LeavableSlot;
+use crate::calls::caller_memo::{CallerMemo, MemoTime};
+use crate::calls::evidence::{Evidence, MemoPlace, ShownToken};
+use crate::calls::problem::Problem;
+
+/// What one connection has.
+pub(super) struct Session {
+    pub(super) worker: Rc<RespWorker>,
+    /// The id of the connection.
+    pub(super) id: i64,
+    peer: Option<SocketAddr>,
+    certificate: Option<Rc<ShownCertificate>>,
+    login: Login,
+    pub(super) memo: CallerMemo,
+    /// What the client calls itself; empty if it does not say.
+    pub(super) client_name: Vec<u8>,
+    pub(super) transaction: Option<Transaction>,
+    /// The last name of which a range of numbers was unbroken, or an empty text.
+    unbroken: String,
+    /// How the connection ends, if it is to end.
+    pub(super) end: Option<SessionEnd>,
+    n_calls: u64,
+}
+
+/// What a connection has shown of its caller.
+enum Login {
+    Nothing,
+    /// A token that was right when it was last looked at.
+    Token(Secret),
+    /// A token that was right and is not any more.
+    Withdrawn,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SessionEnd {
+    /// After its replies.
+    InOrder,
+    /// At once: what came was not meant for this listener.
+    Abrupt,
+}
+
+impl Session {
+    /// Begins the session of a new connection.
+    pub(super) fn new(
+        worker: Rc<RespWorker>,
+        peer: Option<SocketAddr>,
+        certificate: Option<Rc<ShownCertificate>>,
+    ) -> Self {
+        Self {
+            id: worker.resp.next_id(),
+            worker,
+            peer,
+            certificate,
+            login: Login::Nothing,
+            memo: CallerMemo::default(),
+            client_name: Vec::new(),
+            transaction: None,
+            unbroken: String::new(),
+            end: None,
+            n_calls: 0,
+        }
+    }
+
+    /// Returns whether any command but a login is answered.
+    pub(super) fn is_let_in(&self) -> bool {
+        match self.login {
+            Login::Token(_) => true,
+            Login::Withdrawn => false,
+            Login::Nothing => {
+                self.certificate.is_some() || self.worker.resp.calls.access.takes_anonymous()
+            }
+        }
+    }
+
+    /// Notes that a token was right. The commands from now on are of its caller.
+    pub(super) fn log_in(&mut self, token: &str) {
+        self.login = Login::Token(Secret::new(token));
+        self.memo = CallerMemo::default();
+    }
+
+    /// Notes that the token of the connection is not right any more. Its caller never becomes
+    /// anonymous by that.
+    pub(super) fn withdraw(&mut self) {
+        if let Login::Token(_) = self.login {
+            self.login = Login::Withdrawn;
+            self.memo = CallerMemo::default();
+        }
+    }
+
+    /// Forgets all that the connection showed and set.
+    pub(super) fn reset(&mut self) {
+        self.login = Login::Nothing;
+        self.memo = CallerMemo::default();
+        self.client_name = Vec::new();
+        self.transaction = None;
+    }
+
+    /// Spoils the transaction, if there is one.
+    pub(super) fn spoil_transaction(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.spoil();
+        }
+    }
+
+    /// Returns the token that the connection showed.
+    pub(super) fn token(&self) -> Option<&str> {
+        match &self.login {
+            Login::Token(token) => Some(token.expose()),
+            Login::Nothing | Login::Withdrawn => None,
+        }
+    }
+
+    /// Returns the time of what the connection remembers of its caller.
+    #[inline]
+    pub(super) fn memo_time(&self) -> MemoTime {
+        MemoTime {
+            generation: self.worker.resp.calls.access.generation(),
+            tick: self.worker.watch.now(),
+        }
+    }
+
+    /// Counts a call that is not answered from memory, and returns how the log names it.
+    pub(super) fn name_call(&mut self) -> String {
+        self.n_calls = self.n_calls.wrapping_add(1);
+        self.call_name()
+    }
+
+    fn call_name(&self) -> String {
+        format!("resp-{}-{}", self.id, self.n_calls)
+    }
+
+    /// Returns what a call shows of its caller, with a slot among the calls being answered.
+    ///
+    /// # Errors
+    /// All slots are taken.
+    pub(super) fn evidence(&self) -> Result<Evidence<'_>, Problem> {
+        let token = self.token();
+        Ok(Evidence {
+            certificate: self.certificate.as_deref(),
+            was_right: token.is_some(),
+            memo: Some(MemoPlace {
+                memo: &self.memo,
+                tick: self.worker.watch.now(),
+                shown: token.map(str::as_bytes),
+            }),
+            ..self.evidence_of(token.map_or(ShownToken::Nothing, ShownToken::Text))?
+        })
+    }
+
+    /// Returns what a login shows, with a slot in the same way.
+    ///
+    /// # Errors
+    /// All slots are taken.
+    pub(super) fn evidence_of<'a>(&self, token: ShownToken<'a>) -> Result<Evidence<'a>, Problem> {
+        let in_flight = &self.worker.resp.calls.in_flight;
+        let slot = in_flight.admit()?;
+        Ok(Evidence {
+            token,
+            peer: self.peer,
+            request_id: self.call_name(),
+            slot: Some(LeavableSlot::new(in_flight, slot)),
+            ..Evidence::default()
+        })
+    }
+
+    /// Returns whether a range of numbers of this name is certainly unbroken. The distance of its
+    /// numbers never changes.
+    pub(super) fn is_unbroken(&self, name: &str) -> bool {
+        !name.is_empty() && self.unbroken == name
+    }
+
+    /// Notes that a range of numbers of this name was unbroken.
+    pub(super) fn note_unbroken(&mut self, name: &SequenceName) {
+        name.as_str().clone_into(&mut self.unbroken);
+    }
+}
