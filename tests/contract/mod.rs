@@ -12,6 +12,7 @@ mod numbers;
 mod openapi;
 mod periods;
 mod replica;
+mod resp;
 mod sequences;
 mod slow_clients;
 mod snowflake;

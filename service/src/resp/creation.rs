@@ -11,7 +11,8 @@ use odometer_sequence::error::SequenceError;
 
 use super::arguments::{Arguments, integer};
 use super::error_line::{
-    ErrorLine, NEVER_EXPIRES, NEVER_TAKEN_BACK, NOT_AN_INTEGER, PERIOD_BEGINS_BY_INCR, SYNTAX,
+    ErrorLine, NEVER_EXPIRES, NEVER_TAKEN_BACK, NOT_AN_INTEGER, PERIOD_BEGINS_BY_INCR,
+    START_OF_ADMINISTRATOR, SYNTAX,
 };
 use super::key_rules;
 use super::session::Session;
@@ -92,7 +93,12 @@ pub(super) async fn create(session: &Session, key: &[u8], value: i64) -> Result<
         }
     }
     // Nobody but a definer chooses where a sequence starts.
-    let definer = calls.access.admit(&evidence, Right::Define, source).await?;
+    let access = &calls.access;
+    let has_password = access.asks_who() && !access.has_roles();
+    if has_password && !taker.caller.is_administrator() {
+        return Err(START_OF_ADMINISTRATOR);
+    }
+    let definer = access.admit(&evidence, Right::Define, source).await?;
     let _creation = quotas::creation_of_name(calls, &definer, source).await?;
     let change = DefinitionChange {
         start: Some(start),

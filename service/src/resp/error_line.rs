@@ -63,6 +63,8 @@ lines! {
     TOO_MANY_ARGUMENTS = "ERR a command has at most 16 arguments";
     UNEVEN_RANGE = "ERR numbers of this sequence are not next to each other, so the last number of \
         a range does not tell the others; take them one by one";
+    START_OF_ADMINISTRATOR = "ERR only the administrator chooses where a sequence starts; log in \
+        with the token of admin_token";
     PERIOD_BEGINS_BY_INCR = "ERR a period is created by its first INCR, and not ahead of that";
 }
 

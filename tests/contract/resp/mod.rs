@@ -1,0 +1,42 @@
+//! Tests the listener for clients of Redis: its commands, byte by byte and by real clients.
+
+mod agreement;
+mod commands;
+mod keys;
+mod logins;
+mod numbers;
+mod stops;
+mod streams;
+mod transactions;
+
+use tokio::net::TcpStream;
+
+use crate::support::{Backend, Options, Program, RespClient, TestDatabase};
+
+/// A program with a listener for clients of Redis.
+struct RespService {
+    database: TestDatabase,
+    program: Program,
+}
+
+impl RespService {
+    async fn start() -> Self {
+        Self::with(Program::options()).await
+    }
+
+    async fn with(options: Options) -> Self {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let options = options.with_resp().database(&database.url);
+        let program = options.start_ready().await;
+        Self { database, program }
+    }
+
+    async fn connect(&self) -> RespClient<TcpStream> {
+        RespClient::open(&self.program.resp_address()).await
+    }
+
+    /// Sends one command on a connection of its own, and returns the reply.
+    async fn ask(&self, line: &str) -> String {
+        self.connect().await.ask(line).await
+    }
+}

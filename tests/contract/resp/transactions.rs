@@ -1,0 +1,106 @@
+//! Tests transactions: commands that are queued, answered together, and given up together.
+
+use super::RespService;
+use crate::support::{Program, resp_command, resp_number, run};
+
+#[test]
+fn queued_commands_are_answered_together() {
+    run(async {
+        let service = RespService::start().await;
+        let mut client = service.connect().await;
+        for (command, reply) in [
+            ("MULTI", "+OK"),
+            ("INCR orders", "+QUEUED"),
+            ("PING", "+QUEUED"),
+            ("DECR orders", "+QUEUED"),
+            ("GET unused", "+QUEUED"),
+            ("INCR orders", "+QUEUED"),
+            (
+                "EXEC",
+                "*[:1, +PONG, -ERR a number is never taken back, nothing, :2]",
+            ),
+            ("MULTI", "+OK"),
+            ("EXEC", "*[]"),
+            ("MULTI", "+OK"),
+            ("INCR orders", "+QUEUED"),
+            ("DISCARD", "+OK"),
+            ("INCR orders", ":3"),
+            ("MULTI", "+OK"),
+            ("HELLO 3", "+QUEUED"),
+            ("GET unused", "+QUEUED"),
+        ] {
+            assert_eq!(client.ask(command).await, reply, "{command}");
+        }
+        let greeted = client.ask("EXEC").await;
+        assert!(greeted.starts_with("*[%[$server"), "{greeted}");
+        assert!(greeted.ends_with(", nothing]"), "{greeted}");
+    });
+}
+
+#[test]
+fn a_command_that_is_not_queued_gives_the_transaction_up() {
+    run(async {
+        const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.";
+        let service = RespService::start().await;
+        let mut client = service.connect().await;
+        for (wrong, refusal) in [
+            ("INCR", "-ERR wrong number of arguments for 'incr' command"),
+            (
+                "NONE a",
+                "-ERR unknown command 'NONE', with args beginning with: 'a' ",
+            ),
+        ] {
+            assert_eq!(client.ask("MULTI").await, "+OK");
+            assert_eq!(client.ask("INCR orders").await, "+QUEUED");
+            assert_eq!(client.ask(wrong).await, refusal);
+            assert_eq!(client.ask("INCR orders").await, "+QUEUED");
+            assert_eq!(client.ask("EXEC").await, ABORTED);
+        }
+        // These are refused, and give nothing up.
+        for (command, reply) in [
+            ("EXEC", "-ERR EXEC without MULTI"),
+            ("DISCARD", "-ERR DISCARD without MULTI"),
+            ("MULTI", "+OK"),
+            ("MULTI", "-ERR MULTI calls can not be nested"),
+            ("WATCH orders", "-ERR WATCH inside MULTI is not allowed"),
+            ("INCR orders", "+QUEUED"),
+            ("EXEC", "*[:1]"),
+        ] {
+            assert_eq!(client.ask(command).await, reply, "{command}");
+        }
+        let watched = client.ask("WATCH orders").await;
+        assert!(watched.starts_with("-ERR WATCH is refused: "), "{watched}");
+        client.ask("MULTI").await;
+        assert_eq!(client.ask("RESET").await, "+RESET");
+        assert_eq!(client.ask("EXEC").await, "-ERR EXEC without MULTI");
+    });
+}
+
+#[test]
+fn a_transaction_has_a_bound() {
+    run(async {
+        const MOST: usize = 1000;
+        const FULL: &str = "-ERR too many commands, or too long ones, are queued; send EXEC sooner";
+        let service = RespService::with(Program::options().without_speed_limit()).await;
+        let mut client = service.connect().await;
+        let incr = resp_command(&["INCR", "a"]);
+        let multi = resp_command(&["MULTI"]);
+        let whole = [multi.clone(), incr.repeat(MOST), resp_command(&["EXEC"])].concat();
+        let replies = client.ask_all(&whole, MOST + 2).await;
+        let numbers = replies.last().map(String::as_str).unwrap_or_default();
+        let numbers = numbers.trim_matches(['*', '[', ']']).split(", ");
+        let numbers: Vec<i64> = numbers.map(resp_number).collect();
+        assert_eq!(numbers.len(), MOST);
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+
+        let too_many = [multi.clone(), incr.repeat(MOST + 1)].concat();
+        let replies = client.ask_all(&too_many, MOST + 2).await;
+        assert_eq!(replies.last().map(String::as_str), Some(FULL));
+        assert!(client.ask("EXEC").await.starts_with("-EXECABORT "));
+        let long = resp_command(&["ECHO", &"a".repeat(40_000)]);
+        let replies = client.ask_all(&[multi, long.repeat(2)].concat(), 3).await;
+        assert_eq!(replies, ["+OK", "+QUEUED", FULL]);
+        assert!(client.ask("EXEC").await.starts_with("-EXECABORT "));
+        assert_eq!(client.ask("PING").await, "+PONG");
+    });
+}
