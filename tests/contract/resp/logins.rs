@@ -106,7 +106,10 @@ fn a_start_of_ones_own_needs_the_token_of_the_administrator() {
         assert_eq!(client.ask("SETNX usual 0").await, ":1");
         for command in ["SETNX orders 41", "SET orders 41 NX"] {
             let refused = client.ask(command).await;
-            assert!(refused.starts_with("-ERR only the administrator"), "{refused}");
+            assert!(
+                refused.starts_with("-ERR only the administrator"),
+                "{refused}"
+            );
         }
         assert_eq!(client.ask("EXISTS orders").await, ":0");
         assert_eq!(client.ask(&format!("AUTH {ADMIN}")).await, "+OK");
