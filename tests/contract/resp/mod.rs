@@ -5,6 +5,8 @@ mod commands;
 mod keys;
 mod logins;
 mod numbers;
+mod programs;
+mod recorded;
 mod stops;
 mod streams;
 mod transactions;
