@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_for_other_machines_asks_who_calls() {
+    fn a_listener_beyond_loopback_needs_a_password_or_roles() {
         let sentence = File::with(OPEN).refusal();
         assert!(
             sentence.starts_with("configuration: resp.listen in "),
