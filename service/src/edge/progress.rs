@@ -353,6 +353,22 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_may_be_silent_is_idle_from_its_start() {
+        let progress = ConnectionProgress::new(0);
+        progress.allow_silence();
+        assert_eq!(first_cut(&progress, 0, false), Some((76, Cut::Idle)));
+    }
+
+    #[test]
+    fn the_time_of_a_request_that_waited_for_another_begins_with_it() {
+        let progress = Rc::new(ConnectionProgress::new(0));
+        progress.note_read(1, 3);
+        progress.begin_request(10);
+        let _answering = progress.answer(Body::Announced(0));
+        assert_eq!(first_cut(&progress, 10, false), Some((31, Cut::Request)));
+    }
+
+    #[test]
     fn a_byte_more_is_no_progress_and_a_reply_is() {
         let progress = ConnectionProgress::new(0);
         for now in 0..5 {

@@ -231,3 +231,29 @@ async fn keep_ticking(watch: Weak<Watch>, at_tick: impl Fn() -> bool) {
         watch.tick(at_tick());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_ends_the_connections_that_are_idle() {
+        let second = Duration::from_secs(1);
+        let bounds = ConnectionBounds {
+            head: second,
+            request: second,
+            reply: second,
+            idle: Duration::MAX,
+            unread: 1,
+            connections: 2,
+        };
+        let watch = Rc::new(Watch::new(&bounds, ListenerMetrics::uncounted()));
+        let (idle, asking) = (watch.admit(), watch.admit());
+        asking.progress.note_read(1, 0);
+        assert!(!watch.is_stopping());
+        watch.stop();
+        assert!(watch.is_stopping());
+        assert_eq!(idle.progress.cut(), Some(Cut::Idle));
+        assert_eq!(asking.progress.cut(), None);
+    }
+}
