@@ -113,7 +113,11 @@ fn the_tables_have_every_key_and_no_other() {
             known.extend(inside.iter().map(|key| format!("{name}.{key}")));
         }
     }
-    let files = ["database_url_file", "admin_token_file", "resp.password_file"];
+    let files = [
+        "database_url_file",
+        "admin_token_file",
+        "resp.password_file",
+    ];
     known.extend(files.map(str::to_owned));
     let rows = rows();
     let n_rows = rows.len();
