@@ -69,8 +69,8 @@ fn shows(token: &str, last: u8) -> HttpRequest {
 /// Returns the name of the caller or the code of the refusal; `None` if the call has to wait.
 fn who(access: &Access, token: &str, last: u8) -> Option<Result<String, Code>> {
     let request = shows(token, last);
-    let caller = access.identify_itself(&evidence::of(&request));
-    let caller = caller.now_or_never()?;
+    let evidence = evidence::of(&request);
+    let caller = access.identify_itself(&evidence).now_or_never()?;
     Some(match caller {
         Ok(caller) => Ok(caller.name().to_owned()),
         Err(problem) => Err(problem.code()),
