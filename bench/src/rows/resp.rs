@@ -20,7 +20,7 @@ const BOUND: Bound = Bound::AtMost(1.0);
 const PIPELINED_BOUND: Bound = Bound::AtMost(0.6);
 
 /// What is asked for in a row.
-struct Way {
+struct RespRow {
     name: &'static str,
     title: &'static str,
     step: Step,
@@ -28,30 +28,30 @@ struct Way {
     bound: Bound,
 }
 
-/// The ways to ask. The quick pace measures the first two.
-const WAYS: [Way; 4] = [
-    Way {
+/// All rows. The quick pace measures the first two.
+const ROWS: [RespRow; 4] = [
+    RespRow {
         name: "resp",
         title: "one number by `INCR`, 50 connections",
         step: Step::One,
         depth: 1,
         bound: BOUND,
     },
-    Way {
+    RespRow {
         name: "resp-pipelined",
         title: "one number by `INCR`, 50 connections, pipelined 16 deep",
         step: Step::One,
         depth: DEPTH,
         bound: PIPELINED_BOUND,
     },
-    Way {
+    RespRow {
         name: "resp-range",
         title: "100 numbers by `INCRBY`, 50 connections",
         step: Step::Hundred,
         depth: 1,
         bound: BOUND,
     },
-    Way {
+    RespRow {
         name: "resp-range-pipelined",
         title: "100 numbers by `INCRBY`, 50 connections, pipelined 16 deep",
         step: Step::Hundred,
@@ -60,16 +60,16 @@ const WAYS: [Way; 4] = [
     },
 ];
 
-fn ways(pace: Pace) -> impl Iterator<Item = Way> {
-    WAYS.into_iter().take(pace.of(WAYS.len(), 2))
+fn rows_of(pace: Pace) -> impl Iterator<Item = RespRow> {
+    ROWS.into_iter().take(pace.of(ROWS.len(), 2))
 }
 
 /// Returns how many contenders the rows have together.
 pub(crate) fn n_contenders(pace: Pace) -> u32 {
-    2 * u32::try_from(ways(pace).count()).unwrap_or(u32::MAX / 2)
+    2 * u32::try_from(rows_of(pace).count()).unwrap_or(u32::MAX / 2)
 }
 
-/// Measures the cost of a number, and the requests a second, in each way.
+/// Measures the cost of a number, and the requests a second, in each row.
 pub(crate) async fn resp(stage: &Stage, pace: Pace) -> Vec<Row> {
     let cores = &stage.cores;
     let options = Program::options().with_resp();
@@ -81,17 +81,17 @@ pub(crate) async fn resp(stage: &Stage, pace: Pace) -> Vec<Row> {
     let port = address.rsplit_once(':').map(|(_, port)| port.parse());
     let port: u16 = port.expect("a port").expect("a number");
     let mut rows = Vec::new();
-    for way in ways(pace) {
-        let asked = (way.step, way.depth);
+    for row in rows_of(pace) {
+        let asked = (row.step, row.depth);
         let mut ours = redis::contender_at("Odometer", cores, (program.id(), port), asked);
-        let mut theirs = redis::contender(REDIS, cores, &redis, way.step, way.depth);
+        let mut theirs = redis::contender(REDIS, cores, &redis, row.step, row.depth);
         let series = pace.alternate(&mut [&mut ours, &mut theirs]).await;
-        let rate = Row::new(way.name, way.title, Unit::RequestsPerSecond)
+        let rate = Row::new(row.name, row.title, Unit::RequestsPerSecond)
             .series(series)
             .note(REDIS_NOTE);
-        let title = format!("processor time of a number, {}", way.title);
-        let cost = rate.cost(&title, way.step.n_numbers(), &[REDIS]);
-        rows.extend([cost.target(REDIS, way.bound), rate]);
+        let title = format!("processor time of a number, {}", row.title);
+        let cost = rate.cost(&title, row.step.n_numbers(), &[REDIS]);
+        rows.extend([cost.target(REDIS, row.bound), rate]);
     }
     rows
 }
