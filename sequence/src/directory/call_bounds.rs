@@ -64,12 +64,13 @@ impl Directory {
     }
 
     /// Returns how far apart the numbers of a range are: the step, times the databases that share
-    /// the sequence. A name that was never used counts as one that its template creates. `None` if
-    /// no call creates it.
+    /// the sequence. A name that shares the numbers of another sequence counts as that one, and a
+    /// name that was never used as one that its template creates. `None` if no call creates it.
     ///
     /// # Errors
     /// The sequence is retired, or the store was asked about the name and did not answer.
     pub async fn stride(&self, name: &SequenceName) -> Result<Option<i64>, SequenceError> {
+        let name = &self.source(name).await?;
         let definition = match self.find(name).await {
             Ok(issuer) => issuer.definition(),
             Err(SequenceError::NotFound { .. } | SequenceError::Elsewhere) => {

@@ -1,10 +1,9 @@
 //! Tests how keys lead to sequences and periods, and what happens to keys that would expire.
 
 use serde_json::json;
-use tempfile::TempDir;
 
-use super::RespService;
-use crate::support::{Options, Program, directory, run};
+use super::{RespService, configured};
+use crate::support::{Program, run};
 
 const RULES: &str = "\
 [[resp.key]]
@@ -22,19 +21,10 @@ sequence = \"cosid-$1\"
 ";
 const EXPIRES: &str = "-ERR a number never expires; ";
 
-/// Returns options with this configuration file, in the folder that is returned.
-fn options(configuration: &str) -> (TempDir, Options) {
-    let folder = directory("resp");
-    let file = folder.path().join("odometer.toml");
-    std::fs::write(&file, configuration).expect("our directory");
-    let options = Program::options().env("ODOMETER_CONFIG", file.display());
-    (folder, options)
-}
-
 #[test]
 fn rules_lead_keys_to_sequences_and_periods() {
     run(async {
-        let (_folder, options) = options(RULES);
+        let (_folder, options) = configured(RULES);
         let service = RespService::with(options).await;
         let http = service.program.client();
         http.define("order", &json!({"period": "keyed"})).await;

@@ -11,9 +11,10 @@ mod stops;
 mod streams;
 mod transactions;
 
+use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use crate::support::{Backend, Options, Program, RespClient, TestDatabase};
+use crate::support::{Backend, Options, Program, RespClient, TestDatabase, directory};
 
 /// A program with a listener for clients of Redis.
 struct RespService {
@@ -41,4 +42,13 @@ impl RespService {
     async fn ask(&self, line: &str) -> String {
         self.connect().await.ask(line).await
     }
+}
+
+/// Returns options with this configuration file, in the folder that is returned.
+fn configured(configuration: &str) -> (TempDir, Options) {
+    let folder = directory("resp");
+    let file = folder.path().join("odometer.toml");
+    std::fs::write(&file, configuration).expect("our directory");
+    let options = Program::options().env("ODOMETER_CONFIG", file.display());
+    (folder, options)
 }

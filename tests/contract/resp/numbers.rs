@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::RespService;
+use super::{RespService, configured};
 use crate::support::{
     Backend, Ledger, Program, Range, RespClient, TestDatabase, resp_command, resp_number, run,
 };
@@ -92,6 +92,27 @@ fn a_range_whose_numbers_are_apart_is_refused_before_a_number_is_taken() {
         assert!(client.ask("INCRBY even 5").await.starts_with(':'));
         let refused = client.ask("INCRBY odd 2").await;
         assert!(refused.starts_with(UNEVEN), "{refused}");
+    });
+}
+
+/// The sequence behind the name decides, also if the name is not known yet.
+#[test]
+fn a_name_that_shares_numbers_gives_the_ranges_of_its_sequence() {
+    run(async {
+        let (_folder, options) = configured("[[template]]\nmatch = \"*-small\"\nshare = \"odd\"\n");
+        let service = RespService::with(options).await;
+        let http = service.program.client();
+        http.define("odd", &json!({"step": 2})).await;
+        let mut client = service.connect().await;
+        for n in [5, 10_001, 5] {
+            let refused = client.ask(&format!("INCRBY a-small {n}")).await;
+            assert!(refused.starts_with(UNEVEN), "{refused}");
+        }
+        assert_eq!(client.ask("INCR odd").await, ":1");
+        assert_eq!(client.ask("INCR a-small").await, ":3");
+        let refused = client.ask("INCRBY a-small 5").await;
+        assert!(refused.starts_with(UNEVEN), "{refused}");
+        assert_eq!(client.ask("INCR odd").await, ":5");
     });
 }
 

@@ -8,10 +8,8 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::RespService;
-use crate::support::{
-    Ledger, Program, Range, directory, keeper, npm, pypi, resp_number, run, settings,
-};
+use super::{RespService, configured};
+use crate::support::{Ledger, Range, keeper, npm, pypi, resp_number, run, settings};
 
 /// The folder of the programs, relative to `tests/`.
 const FOLDER: &str = "contract/resp/clients";
@@ -23,12 +21,9 @@ const RULES: &str = "[[resp.key]]\nmatch = \":1:*\"\nsequence = \"$1\"\n";
 
 /// Starts a program with a password, and with a sequence that is in use.
 async fn start() -> (TempDir, RespService) {
-    let folder = directory("resp");
-    let file = folder.path().join("odometer.toml");
-    std::fs::write(&file, RULES).expect("our directory");
-    let options = Program::options()
+    let (folder, options) = configured(RULES);
+    let options = options
         .without_speed_limit()
-        .env("ODOMETER_CONFIG", file.display())
         .env("ODOMETER_RESP__PASSWORD", PASSWORD);
     let service = RespService::with(options).await;
     assert_eq!(service.program.client().next("orders").await, 1);
