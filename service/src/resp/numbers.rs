@@ -87,6 +87,9 @@ pub(super) async fn take(session: &mut Session, key: &[u8], n: u64) -> Result<i6
     let (name, period) = key_rules::target(&resp.rules, key).checked()?;
     let is_block = n > MAX_COUNT;
     let right = if is_block { Right::Block } else { Right::Take };
+    if n > 1 {
+        session.forget_unbroken();
+    }
     let evidence = session.evidence()?;
     let of = (&name, period.as_ref());
     let taker = sources::admit_taker(&evidence, calls, right, of).await?;

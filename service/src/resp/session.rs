@@ -26,7 +26,7 @@ pub(super) struct Session {
     /// What the client calls itself; empty if it does not say.
     pub(super) client_name: Vec<u8>,
     pub(super) transaction: Option<Transaction>,
-    /// The last name of which a range of numbers was unbroken, or an empty text.
+    /// The name of the last range of numbers that was unbroken, or an empty text.
     unbroken: String,
     /// How the connection ends, if it is to end.
     pub(super) end: Option<SessionEnd>,
@@ -175,8 +175,9 @@ impl Session {
         })
     }
 
-    /// Returns whether a range of numbers of this name is certainly unbroken. The distance of its
-    /// numbers never changes.
+    /// Returns whether the last range of numbers was of this name, and unbroken. The distance of the
+    /// numbers of a sequence never changes. But a name that shares the numbers of a sequence may get
+    /// one of its own.
     pub(super) fn is_unbroken(&self, name: &str) -> bool {
         !name.is_empty() && self.unbroken == name
     }
@@ -184,5 +185,10 @@ impl Session {
     /// Notes that a range of numbers of this name was unbroken.
     pub(super) fn note_unbroken(&mut self, name: &SequenceName) {
         name.as_str().clone_into(&mut self.unbroken);
+    }
+
+    /// Forgets which range was unbroken, because the next one may be refused.
+    pub(super) fn forget_unbroken(&mut self) {
+        self.unbroken.clear();
     }
 }

@@ -116,6 +116,29 @@ fn a_name_that_shares_numbers_gives_the_ranges_of_its_sequence() {
     });
 }
 
+/// The first range of the new sequence is a gap. Then it is known that its numbers are apart.
+#[test]
+fn a_name_that_gets_numbers_apart_gives_up_one_range_at_most() {
+    run(async {
+        let (_folder, options) = configured("[[template]]\nmatch = \"*-small\"\nshare = \"all\"\n");
+        let service = RespService::with(options).await;
+        let http = service.program.client();
+        let mut client = service.connect().await;
+        for last in [":5", ":10"] {
+            assert_eq!(client.ask("INCRBY a-small 5").await, last);
+        }
+        let definition = json!({"step": 2, "block": {"min": 1000}});
+        http.define("a-small", &definition).await;
+        assert_eq!(client.ask("INCR a-small").await, ":1");
+        for _ in 0..5 {
+            let refused = client.ask("INCRBY a-small 5").await;
+            assert!(refused.starts_with(UNEVEN), "{refused}");
+        }
+        // Only the numbers 3, 5, 7, 9 and 11 are gone.
+        assert_eq!(client.ask("INCR a-small").await, ":13");
+    });
+}
+
 #[test]
 fn a_sequence_that_databases_share_gives_no_ranges() {
     run(async {
