@@ -138,6 +138,12 @@ impl NameInCall {
 }
 
 impl Taker {
+    /// Returns whether the caller may be the first one to use the sequence or the key. Its role has
+    /// room for that until this value is dropped.
+    pub(crate) fn is_first(&self) -> bool {
+        self.is_first
+    }
+
     /// Begins the audit line about the first use of the sequence or key, if this is one.
     pub(crate) fn note_first_use(
         &self,

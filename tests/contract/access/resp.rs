@@ -205,6 +205,33 @@ fn the_callers_of_a_role_take_no_more_than_its_quota() {
     });
 }
 
+/// A quota of one name.
+const SPARING: &str = "\
+[access.roles.sparing]
+take = [\"*\"]
+create = [\"new-*\"]
+define = [\"new-*\"]
+names = 1
+";
+
+#[test]
+fn a_name_that_is_created_with_a_start_counts_once_in_the_quota() {
+    run(async {
+        let sparing = TestCaller::new("sparing", "sparing");
+        let roles = start(Program::options(), SPARING, &sparing.section()).await;
+        let mut client = logged_in(&roles, &sparing.token).await;
+        assert_eq!(client.ask("SETNX new-one 41").await, ":1");
+        assert_eq!(client.ask("INCR new-one").await, ":42");
+        for command in ["SETNX new-two 41", "SETNX new-two 0", "INCR new-two"] {
+            let refused = client.ask(command).await;
+            assert!(
+                refused.starts_with("-ERR too_many_sequences: "),
+                "{command}: {refused}"
+            );
+        }
+    });
+}
+
 async fn connected(
     service: &Certified,
     shown: Option<&SignedCertificate>,
