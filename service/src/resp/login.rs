@@ -1,7 +1,5 @@
 //! Lets clients log in: `AUTH`, and `HELLO` with `AUTH`.
 
-use std::rc::Rc;
-
 use super::arguments::{Arguments, integer};
 use super::error_line::{
     BAD_CLIENT_NAME, ErrorLine, HELLO_NOT_LOGGED_IN, NO_PASSWORD, NO_SUCH_PROTOCOL,
@@ -90,33 +88,41 @@ async fn authenticate(
     user: Option<&[u8]>,
     token: &[u8],
 ) -> Result<(), ErrorLine> {
-    let worker = Rc::clone(&session.worker);
-    let access = &worker.resp.calls.access;
-    let is_default = user.is_none_or(|user| user == DEFAULT_USER);
-    if !access.takes_tokens() {
+    if !session.worker.resp.calls.access.takes_tokens() {
         return match user {
             None => Err(NO_PASSWORD),
-            Some(_) if is_default => Ok(()),
+            Some(DEFAULT_USER) => Ok(()),
             Some(_) => Err(WRONG_PASSWORD),
         };
     }
+    let shown = right_token(session, user, token).await;
+    if shown == Err(WRONG_PASSWORD) {
+        session.note_wrong_token();
+    }
+    session.log_in(shown?);
+    Ok(())
+}
+
+/// Returns the token, if it is that of the caller of this name.
+async fn right_token<'a>(
+    session: &Session,
+    user: Option<&[u8]>,
+    token: &'a [u8],
+) -> Result<&'a str, ErrorLine> {
     let text = std::str::from_utf8(token).ok();
     let text = text.filter(|text| text.len() <= MAX_TOKEN);
     let shown = text.map_or(ShownToken::Malformed, ShownToken::Text);
     let evidence = session.evidence_of(shown)?;
     // This right asks for the token, whatever else callers may do without one.
+    let access = &session.worker.resp.calls.access;
     let caller = access.identify(&evidence, Right::Define).await;
     let caller = caller.map_err(|problem| match problem.code() == Code::Unauthenticated {
         true => WRONG_PASSWORD,
         false => problem.into(),
     })?;
-    drop(evidence);
-    let is_named = user.is_some_and(|user| user == caller.name().as_bytes());
-    match text.filter(|_| is_default || is_named) {
-        Some(text) => session.log_in(text),
-        None => return Err(WRONG_PASSWORD),
-    }
-    Ok(())
+    let is_its_user =
+        user.is_none_or(|user| user == DEFAULT_USER || user == caller.name().as_bytes());
+    text.filter(|_| is_its_user).ok_or(WRONG_PASSWORD)
 }
 
 impl<'a> Greeting<'a> {

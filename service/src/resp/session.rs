@@ -38,8 +38,8 @@ enum Login {
     Nothing,
     /// A token that was right when it was last looked at.
     Token(Secret),
-    /// A token that was right and is not any more.
-    Withdrawn,
+    /// A token that is wrong, or that was right and is not any more.
+    Wrong,
 }
 
 /// How a connection ends.
@@ -77,7 +77,7 @@ impl Session {
     pub(super) fn is_let_in(&self) -> bool {
         match self.login {
             Login::Token(_) => true,
-            Login::Withdrawn => false,
+            Login::Wrong => false,
             Login::Nothing => {
                 self.certificate.is_some() || self.worker.resp.calls.access.takes_anonymous()
             }
@@ -94,7 +94,15 @@ impl Session {
     /// anonymous by that.
     pub(super) fn withdraw(&mut self) {
         if let Login::Token(_) = self.login {
-            self.login = Login::Withdrawn;
+            self.login = Login::Wrong;
+            self.memo = CallerMemo::default();
+        }
+    }
+
+    /// Notes that a wrong token was shown. It takes no login away, but nobody is anonymous after it.
+    pub(super) fn note_wrong_token(&mut self) {
+        if let Login::Nothing = self.login {
+            self.login = Login::Wrong;
             self.memo = CallerMemo::default();
         }
     }
@@ -118,7 +126,7 @@ impl Session {
     pub(super) fn token(&self) -> Option<&str> {
         match &self.login {
             Login::Token(token) => Some(token.expose()),
-            Login::Nothing | Login::Withdrawn => None,
+            Login::Nothing | Login::Wrong => None,
         }
     }
 

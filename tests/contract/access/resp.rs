@@ -134,6 +134,23 @@ fn who_shows_no_token_is_anonymous_or_gets_nothing() {
         assert_eq!(client.ask("INCR orders").await, ":1");
         // Without a token, a refusal says that one may help.
         assert_eq!(client.ask("GET orders").await, NOT_LOGGED_IN);
+        assert_eq!(client.ask("INCR orders").await, ":2");
+        // A caller who shows a wrong one is not anonymous.
+        for (command, reply) in [
+            ("AUTH odo_wrong", WRONG),
+            ("INCR orders", NOT_LOGGED_IN),
+            ("PING", NOT_LOGGED_IN),
+            ("RESET", "+RESET"),
+            ("INCR orders", ":3"),
+        ] {
+            assert_eq!(client.ask(command).await, reply, "{command}");
+        }
+        let login = format!("HELLO 3 AUTH other {token}");
+        assert_eq!(client.ask(&login).await, WRONG);
+        assert_eq!(client.ask("INCR orders").await, NOT_LOGGED_IN);
+        let login = format!("HELLO 3 AUTH shop {token}");
+        assert!(client.ask(&login).await.starts_with("%[$server"));
+        assert_eq!(client.ask("INCR orders").await, ":4");
     });
 }
 
