@@ -75,8 +75,9 @@ pub(crate) struct ConnectionProgress {
     /// The tick of the last write, or the tick when a write began to wait.
     moved: Cell<u32>,
     is_writing: Cell<bool>,
-    /// Whether nothing was read yet.
-    is_silent: Cell<bool>,
+    /// Whether nothing was read yet, or the caller has to log in. So the connection may be idle for
+    /// the time of a head only.
+    is_strange: Cell<bool>,
     /// The tick since which a reply is being written that was not taken at once.
     behind_since: Cell<Option<u32>>,
     answering: Cell<Option<Body>>,
@@ -89,7 +90,7 @@ pub(crate) struct ConnectionProgress {
 impl ConnectionProgress {
     pub(crate) fn new(now: u32) -> Self {
         let progress = Self::default();
-        progress.is_silent.set(true);
+        progress.is_strange.set(true);
         progress.restart(now);
         progress
     }
@@ -99,9 +100,10 @@ impl ConnectionProgress {
         self.moved.set(now);
     }
 
-    /// Lets the connection be silent from its start for as long as it may be idle later.
-    pub(crate) fn allow_silence(&self) {
-        self.is_silent.set(false);
+    /// Says whether the caller of an idle connection is let in, so that it may stay idle. A protocol
+    /// without logins need not say so: its callers are let in by the first byte that is read.
+    pub(crate) fn let_in(&self, is_let_in: bool) {
+        self.is_strange.set(!is_let_in);
     }
 
     /// Counts the time of a request from tick `now` on. The request was read whole.
@@ -148,7 +150,7 @@ impl ConnectionProgress {
 
     pub(crate) fn note_read(&self, n_bytes: usize, now: u32) {
         let unread = self.unread.get();
-        self.is_silent.set(false);
+        self.is_strange.set(false);
         match self.answering.get() {
             Some(Body::Announced(left)) => {
                 let left = left.saturating_sub(n_bytes);
@@ -274,7 +276,7 @@ impl ConnectionProgress {
         } else {
             bounds.reply
         };
-        let idle = if self.is_silent.get() {
+        let idle = if self.is_strange.get() {
             bounds.head
         } else {
             bounds.idle
@@ -353,10 +355,14 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_may_be_silent_is_idle_from_its_start() {
+    fn a_connection_may_stay_idle_once_its_caller_is_let_in() {
         let progress = ConnectionProgress::new(0);
-        progress.allow_silence();
+        progress.let_in(true);
         assert_eq!(first_cut(&progress, 0, false), Some((76, Cut::Idle)));
+        progress.note_read(1, 0);
+        progress.note_written(3);
+        progress.let_in(false);
+        assert_eq!(first_cut(&progress, 3, false), Some((9, Cut::Idle)));
     }
 
     #[test]

@@ -72,6 +72,7 @@ impl RespConnection {
     }
 
     async fn run(mut self) {
+        self.note_login();
         // Whatever breaks a connection, nobody reads what would be said about it.
         while let Ok(true) = self.turn().await {}
         self.count();
@@ -94,6 +95,7 @@ impl RespConnection {
         if n_answered > 0 {
             self.wire.note_answered(self.input.len());
         }
+        self.note_login();
         let goes_on = self.session.end.is_none() && !self.wire.place.watch.is_stopping();
         Ok(goes_on)
     }
@@ -140,6 +142,12 @@ impl RespConnection {
             self.needed = 1;
         }
         Ok(at)
+    }
+
+    /// Lets the connection stay idle if its client is let in.
+    fn note_login(&self) {
+        let is_let_in = self.session.is_let_in();
+        self.wire.place.progress.let_in(is_let_in);
     }
 
     /// Counts the commands since the last call.

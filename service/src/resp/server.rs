@@ -110,7 +110,7 @@ fn connection_bounds(config: &Config, connections: usize) -> ConnectionBounds {
             + config.refill.deadline
             + config.store.timeout,
         reply: config.http.write,
-        // A pool of a client keeps its connections for as long as it likes.
+        // A pool of a client keeps its connections for as long as it likes, once they are logged in.
         idle: Duration::MAX,
         unread: MAX_COMMAND,
         connections,

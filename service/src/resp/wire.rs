@@ -29,9 +29,8 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Takes over a connection, which may be silent for as long as it likes.
+    /// Takes over a connection.
     pub(super) fn new(io: Connection, place: WatchedPlace) -> Self {
-        place.progress.allow_silence();
         Self {
             io,
             place,

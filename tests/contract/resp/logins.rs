@@ -94,6 +94,27 @@ fn a_program_that_asks_for_no_password_is_found_out() {
     });
 }
 
+#[test]
+fn a_connection_stays_idle_only_after_its_login() {
+    run(async {
+        let options = with_password().env("ODOMETER_HTTP__HEAD", "1s");
+        let service = RespService::with(options).await;
+        let (mut member, mut stranger) = (service.connect().await, service.connect().await);
+        let (mut silent, mut reset) = (service.connect().await, service.connect().await);
+        let login = format!("AUTH {PASSWORD}");
+        for client in [&mut member, &mut reset] {
+            assert_eq!(client.ask(&login).await, "+OK");
+        }
+        assert_eq!(reset.ask("RESET").await, "+RESET");
+        assert_eq!(stranger.ask("PING").await, NOT_LOGGED_IN);
+        for client in [&mut stranger, &mut silent, &mut reset] {
+            assert_eq!(client.next_reply().await, None);
+        }
+        // For as long as the others were open, this one said nothing.
+        assert_eq!(member.ask("INCR orders").await, ":1");
+    });
+}
+
 /// Only the administrator chooses where a sequence starts.
 #[test]
 fn a_start_of_ones_own_needs_the_token_of_the_administrator() {
