@@ -72,6 +72,7 @@ impl RespConnection {
     }
 
     async fn run(mut self) {
+        self.session.look_at_certificate().await;
         self.note_login();
         // Whatever breaks a connection, nobody reads what would be said about it.
         while let Ok(true) = self.turn().await {}

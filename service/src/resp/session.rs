@@ -8,6 +8,7 @@ use odometer_process::secret::Secret;
 
 use super::state::RespWorker;
 use super::transaction::Transaction;
+use crate::access::right::Right;
 use crate::access::shown_certificate::ShownCertificate;
 use crate::calls::call_limit::LeavableSlot;
 use crate::calls::caller_memo::{CallerMemo, MemoTime};
@@ -21,6 +22,9 @@ pub(super) struct Session {
     pub(super) id: i64,
     peer: Option<SocketAddr>,
     certificate: Option<Rc<ShownCertificate>>,
+    /// Whether the certificate is a caller's. `None` if there is none, or if certificates are not
+    /// looked at.
+    is_certified: Option<bool>,
     login: Login,
     pub(super) memo: CallerMemo,
     /// What the client calls itself; empty if it does not say.
@@ -63,6 +67,7 @@ impl Session {
             worker,
             peer,
             certificate,
+            is_certified: None,
             login: Login::Nothing,
             memo: CallerMemo::default(),
             client_name: Vec::new(),
@@ -73,14 +78,29 @@ impl Session {
         }
     }
 
+    /// Finds out once whether the certificate of the connection is a caller's. Each call asks again.
+    pub(super) async fn look_at_certificate(&mut self) {
+        let access = &self.worker.resp.calls.access;
+        if self.certificate.is_none() || !access.has_roles() {
+            return;
+        }
+        let evidence = Evidence {
+            certificate: self.certificate.as_deref(),
+            peer: self.peer,
+            ..Evidence::default()
+        };
+        let is_certified = access.identify(&evidence, Right::Take).await.is_ok();
+        drop(evidence);
+        self.is_certified = Some(is_certified);
+    }
+
     /// Returns whether any command but a login is answered.
     pub(super) fn is_let_in(&self) -> bool {
+        let takes_anonymous = || self.worker.resp.calls.access.takes_anonymous();
         match self.login {
             Login::Token(_) => true,
             Login::Wrong => false,
-            Login::Nothing => {
-                self.certificate.is_some() || self.worker.resp.calls.access.takes_anonymous()
-            }
+            Login::Nothing => self.is_certified.unwrap_or_else(takes_anonymous),
         }
     }
 

@@ -284,7 +284,12 @@ fn a_certificate_is_a_login_and_a_browser_gets_no_answer() {
         assert_eq!(nobody.ask("INCR orders").await, NOT_LOGGED_IN);
         let unknown = service.authority.sign(&["spiffe://corp/unknown"]);
         let mut unknown = connected(&service, Some(&unknown), &[]).await;
-        assert_eq!(unknown.ask("INCR orders").await, NOT_LOGGED_IN);
+        for command in ["PING", "INCR orders", "MULTI"] {
+            assert_eq!(unknown.ask(command).await, NOT_LOGGED_IN, "{command}");
+        }
+        // It may still show a token.
+        assert_eq!(unknown.ask(&login).await, "+OK");
+        assert_eq!(unknown.ask("PING").await, "+PONG");
 
         // A browser agrees on HTTP, which no client of Redis does.
         let mut browser = connected(&service, Some(&billing), &["http/1.1"]).await;
