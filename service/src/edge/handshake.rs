@@ -210,7 +210,6 @@ mod tests {
             head: Duration::from_secs(60),
             request: Duration::from_secs(60),
             reply: Duration::from_secs(60),
-            idle: Duration::from_secs(60),
             unread: 16 * 1024,
             connections: 100,
         };

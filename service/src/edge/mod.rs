@@ -30,7 +30,7 @@ mod watch;
 mod worker_count;
 mod worker_ticks;
 
-pub(crate) use bounds::ConnectionBounds;
+pub(crate) use bounds::{ConnectionBounds, IdleLimit};
 pub(crate) use connection::Connection;
 pub(crate) use descriptors::raise_descriptor_limit;
 pub(crate) use opening::{Opened, Opening, Stopping};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use super::bounds::{ConnectionBounds, DRAINING_REPLY, WHOLE_REPLY};
+use super::bounds::{ConnectionBounds, DRAINING_REPLY, IdleLimit, KEEP_ALIVE, WHOLE_REPLY};
 
 /// Why a connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,9 +75,7 @@ pub(crate) struct ConnectionProgress {
     /// The tick of the last write, or the tick when a write began to wait.
     moved: Cell<u32>,
     is_writing: Cell<bool>,
-    /// Whether nothing was read yet, or the caller has to log in. So the connection may be idle for
-    /// the time of a head only.
-    is_strange: Cell<bool>,
+    idle: Cell<IdleLimit>,
     /// The tick since which a reply is being written that was not taken at once.
     behind_since: Cell<Option<u32>>,
     answering: Cell<Option<Body>>,
@@ -90,7 +88,6 @@ pub(crate) struct ConnectionProgress {
 impl ConnectionProgress {
     pub(crate) fn new(now: u32) -> Self {
         let progress = Self::default();
-        progress.is_strange.set(true);
         progress.restart(now);
         progress
     }
@@ -100,10 +97,10 @@ impl ConnectionProgress {
         self.moved.set(now);
     }
 
-    /// Says whether the caller of an idle connection is let in, so that it may stay idle. A protocol
-    /// without logins need not say so: its callers are let in by the first byte that is read.
-    pub(crate) fn let_in(&self, is_let_in: bool) {
-        self.is_strange.set(!is_let_in);
+    /// Says for how long the connection may be idle, until something is read. Then [`IdleLimit::Usual`]
+    /// holds again.
+    pub(crate) fn may_be_idle(&self, limit: IdleLimit) {
+        self.idle.set(limit);
     }
 
     /// Counts the time of a request from tick `now` on. The request was read whole.
@@ -150,7 +147,7 @@ impl ConnectionProgress {
 
     pub(crate) fn note_read(&self, n_bytes: usize, now: u32) {
         let unread = self.unread.get();
-        self.is_strange.set(false);
+        self.idle.set(IdleLimit::Usual);
         match self.answering.get() {
             Some(Body::Announced(left)) => {
                 let left = left.saturating_sub(n_bytes);
@@ -276,11 +273,13 @@ impl ConnectionProgress {
         } else {
             bounds.reply
         };
-        let idle = if self.is_strange.get() {
-            bounds.head
-        } else {
-            bounds.idle
+        let idle = match self.idle.get() {
+            IdleLimit::Short => Some(bounds.head),
+            IdleLimit::Usual => Some(KEEP_ALIVE),
+            IdleLimit::Unlimited => None,
         };
+        let is_idle_over =
+            (self.idle_since().zip(idle)).is_some_and(|(since, limit)| is_over(since, limit));
         let whole_reply = bounds.reply.saturating_mul(WHOLE_REPLY);
         let is_behind = self
             .behind_since
@@ -297,7 +296,7 @@ impl ConnectionProgress {
             Some(Cut::Reply)
         } else if is_answering_over || is_asking_over {
             Some(Cut::Request)
-        } else if self.idle_since().is_some_and(|since| is_over(since, idle)) {
+        } else if is_idle_over {
             Some(Cut::Idle)
         } else {
             None
@@ -313,7 +312,6 @@ mod tests {
         head: Duration::from_secs(5),
         request: Duration::from_secs(20),
         reply: Duration::from_secs(10),
-        idle: Duration::from_secs(75),
         unread: 16 * 1024,
         connections: 100,
     };
@@ -355,14 +353,22 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_may_stay_idle_once_its_caller_is_let_in() {
+    fn a_connection_is_idle_for_as_long_as_it_is_told() {
         let progress = ConnectionProgress::new(0);
-        progress.let_in(true);
-        assert_eq!(first_cut(&progress, 0, false), Some((76, Cut::Idle)));
-        progress.note_read(1, 0);
+        for (limit, cut_at) in [
+            (IdleLimit::Usual, Some(79)),
+            (IdleLimit::Unlimited, None),
+            (IdleLimit::Short, Some(9)),
+        ] {
+            progress.note_read(1, 0);
+            progress.note_written(3);
+            progress.may_be_idle(limit);
+            let cut = cut_at.map(|cut_at| (cut_at, Cut::Idle));
+            assert_eq!(first_cut(&progress, 3, false), cut, "{limit:?}");
+        }
+        progress.note_read(1, 3);
         progress.note_written(3);
-        progress.let_in(false);
-        assert_eq!(first_cut(&progress, 3, false), Some((9, Cut::Idle)));
+        assert_eq!(first_cut(&progress, 3, false), Some((79, Cut::Idle)));
     }
 
     #[test]

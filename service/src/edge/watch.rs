@@ -243,7 +243,6 @@ mod tests {
             head: second,
             request: second,
             reply: second,
-            idle: Duration::MAX,
             unread: 1,
             connections: 2,
         };

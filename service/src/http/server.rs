@@ -37,12 +37,6 @@ use crate::edge::{
     Connection, ConnectionBounds, Opening, Stopping, Watch, WorkerTicks, worker_count,
 };
 
-/// How long an idle connection is kept.
-///
-/// Common clients and proxies keep their connections for a shorter time. So the client closes, and
-/// no call meets a closing connection.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
-
 /// How long a caller may take to read the last reply of its connection, or to see that it closes.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -165,7 +159,6 @@ fn connection_bounds(config: &Config, connections: usize) -> ConnectionBounds {
             + config.refill.deadline
             + config.store.timeout,
         reply: config.http.write,
-        idle: KEEP_ALIVE,
         unread: max_unread(config.limits.body),
         connections,
     }

@@ -17,7 +17,7 @@ use super::reply::Replies;
 use super::session::{Session, SessionEnd};
 use super::state::RespWorker;
 use super::wire::Wire;
-use crate::edge::{Opened, Opening};
+use crate::edge::{IdleLimit, Opened, Opening};
 
 /// The most bytes of replies that wait for each other.
 const MAX_TOGETHER: usize = 16 * 1024;
@@ -73,7 +73,7 @@ impl RespConnection {
 
     async fn run(mut self) {
         self.session.look_at_certificate().await;
-        self.note_login();
+        self.limit_idleness();
         // Whatever breaks a connection, nobody reads what would be said about it.
         while let Ok(true) = self.turn().await {}
         self.count();
@@ -96,7 +96,7 @@ impl RespConnection {
         if n_answered > 0 {
             self.wire.note_answered(self.input.len());
         }
-        self.note_login();
+        self.limit_idleness();
         let goes_on = self.session.end.is_none() && !self.wire.place.watch.is_stopping();
         Ok(goes_on)
     }
@@ -145,10 +145,16 @@ impl RespConnection {
         Ok(at)
     }
 
-    /// Lets the connection stay idle if its client is let in.
-    fn note_login(&self) {
-        let is_let_in = self.session.is_let_in();
-        self.wire.place.progress.let_in(is_let_in);
+    /// Says for how long the connection may be idle. A pool of a client keeps its connections for as
+    /// long as it likes, once they are logged in.
+    fn limit_idleness(&self) {
+        let limit = match (self.session.is_let_in(), &self.session.transaction) {
+            (false, _) => IdleLimit::Short,
+            // Queued commands take memory.
+            (true, Some(_)) => IdleLimit::Usual,
+            (true, None) => IdleLimit::Unlimited,
+        };
+        self.wire.place.progress.may_be_idle(limit);
     }
 
     /// Counts the commands since the last call.

@@ -4,7 +4,7 @@ use std::io;
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use actix_service::fn_service;
 use actix_web::dev::Server;
@@ -110,8 +110,6 @@ fn connection_bounds(config: &Config, connections: usize) -> ConnectionBounds {
             + config.refill.deadline
             + config.store.timeout,
         reply: config.http.write,
-        // A pool of a client keeps its connections for as long as it likes, once they are logged in.
-        idle: Duration::MAX,
         unread: MAX_COMMAND,
         connections,
     }

@@ -84,7 +84,6 @@ async fn asked() -> (Rc<Watch>, Guarded<Buffering>, DuplexStream) {
         head: Duration::from_secs(60),
         request: Duration::from_secs(60),
         reply: Duration::from_secs(2),
-        idle: Duration::from_secs(75),
         unread: 31 * 1024,
         connections: 100,
     };

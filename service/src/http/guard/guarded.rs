@@ -257,7 +257,6 @@ mod tests {
             head: Duration::from_secs(2),
             request: Duration::from_secs(2),
             reply: Duration::from_secs(1),
-            idle: Duration::from_secs(75),
             unread: MAX_UNREAD,
             connections,
         };
