@@ -9,11 +9,45 @@ pub(super) const MAX_ARGUMENTS: usize = 16;
 /// The most bytes of a command, with all that is around its arguments.
 pub(super) const MAX_COMMAND: usize = 64 * 1024;
 
-/// The fewest bytes of an argument, with all that is around it.
-const MIN_ARGUMENT: usize = b"$0\r\n\r\n".len();
-
 /// The most bytes of a length with the end of its line. The longest number has 20 characters.
 const MAX_LENGTH: usize = 24;
+
+/// Bounds a command. With each part that comes of it, it is read from its beginning. So the bounds
+/// also limit what reading it takes.
+pub(super) struct CommandBounds {
+    arguments: usize,
+    /// All bytes, with those around the arguments.
+    bytes: usize,
+    /// Why a command is none with more arguments, or with more bytes.
+    too_many: Malformed,
+    too_long: Malformed,
+}
+
+impl CommandBounds {
+    /// The bounds for a client that is let in.
+    pub(super) const LET_IN: Self = Self {
+        arguments: 1024,
+        bytes: MAX_COMMAND,
+        too_many: Malformed::Count,
+        too_long: Malformed::Command,
+    };
+
+    /// The bounds for a client that has to log in.
+    pub(super) const BEFORE_LOGIN: Self = Self {
+        arguments: 10,
+        bytes: 16 * 1024,
+        too_many: Malformed::CountBeforeLogin,
+        too_long: Malformed::CommandBeforeLogin,
+    };
+
+    /// Returns the bounds for a client.
+    pub(super) fn of(is_let_in: bool) -> &'static Self {
+        match is_let_in {
+            true => &Self::LET_IN,
+            false => &Self::BEFORE_LOGIN,
+        }
+    }
+}
 
 /// What the bytes begin with that came on a connection.
 #[derive(PartialEq, Eq, Debug)]
@@ -27,7 +61,8 @@ pub(super) enum Parsed<'a> {
         arguments: Arguments<'a>,
         n_bytes: usize,
     },
-    /// A part of a command. With fewer than `needed` bytes it stays one.
+    /// A part of a command. With fewer than `needed` bytes it stays one. This is not more than the
+    /// bytes that a command may have.
     Partial { needed: usize },
     /// Something that is no command.
     Malformed(Malformed),
@@ -48,6 +83,10 @@ pub(super) enum Malformed {
     Line,
     /// The command is too long.
     Command,
+    /// There are too many arguments for a client that has to log in.
+    CountBeforeLogin,
+    /// The command is too long for a client that has to log in.
+    CommandBeforeLogin,
 }
 
 /// The arguments of a command. The first is its name.
@@ -113,8 +152,12 @@ impl<'a> Arguments<'a> {
 }
 
 /// Reads the first command.
-pub(super) fn parse(input: &[u8]) -> Parsed<'_> {
-    let mut reader = Reader { input, at: 0 };
+pub(super) fn parse<'a>(input: &'a [u8], bounds: &CommandBounds) -> Parsed<'a> {
+    let mut reader = Reader {
+        input,
+        at: 0,
+        bounds,
+    };
     let read = match input.first() {
         None => Err(Stop::Partial(1)),
         Some(b'*') => reader.array(),
@@ -148,12 +191,13 @@ enum Stop {
     Malformed(Malformed),
 }
 
-struct Reader<'a> {
+struct Reader<'a, 'b> {
     input: &'a [u8],
     at: usize,
+    bounds: &'b CommandBounds,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Reader<'a, '_> {
     /// Reads an array of bulk strings: `*2\r\n$4\r\nINCR\r\n$6\r\norders\r\n`.
     fn array(&mut self) -> Result<Arguments<'a>, Stop> {
         self.at += 1;
@@ -161,21 +205,34 @@ impl<'a> Reader<'a> {
         let mut arguments = Arguments::none();
         // An empty array is passed over, and so is one of negative length.
         let count = usize::try_from(count).unwrap_or(0);
-        if count > MAX_COMMAND / MIN_ARGUMENT {
-            return Err(Stop::Malformed(Malformed::Count));
-        }
+        self.check_count(count)?;
         for _ in 0..count {
             match self.input.get(self.at) {
                 Some(b'$') => self.at += 1,
                 Some(other) => return Err(Stop::Malformed(Malformed::Marker(*other))),
-                None => return Err(Stop::Partial(self.at + 1)),
+                None => return Err(self.partial(self.at + 1)),
             }
             let length = self.length(Malformed::Length)?;
-            let length = usize::try_from(length).ok().filter(|it| *it <= MAX_COMMAND);
-            let end = self.at + length.ok_or(Stop::Malformed(Malformed::Length))?;
-            arguments.push(self.up_to(end)?);
+            let length = usize::try_from(length);
+            let length = length.map_err(|_| Stop::Malformed(Malformed::Length))?;
+            arguments.push(self.up_to(self.at.saturating_add(length))?);
         }
         Ok(arguments)
+    }
+
+    fn check_count(&self, count: usize) -> Result<(), Stop> {
+        match count <= self.bounds.arguments {
+            true => Ok(()),
+            false => Err(Stop::Malformed(self.bounds.too_many)),
+        }
+    }
+
+    /// Says that `needed` bytes have not come, unless a command never has so many.
+    fn partial(&self, needed: usize) -> Stop {
+        match needed <= self.bounds.bytes {
+            true => Stop::Partial(needed),
+            false => Stop::Malformed(self.bounds.too_long),
+        }
     }
 
     /// Reads a length up to the end of its line.
@@ -184,7 +241,7 @@ impl<'a> Reader<'a> {
         let line = rest.get(..MAX_LENGTH).unwrap_or(rest);
         let Some(length) = memchr::memchr(b'\r', line) else {
             return Err(match line.len() < MAX_LENGTH {
-                true => Stop::Partial(self.at + line.len() + 2),
+                true => self.partial(self.at + line.len() + 2),
                 false => Stop::Malformed(wrong),
             });
         };
@@ -195,12 +252,9 @@ impl<'a> Reader<'a> {
 
     /// Reads up to `end`, and passes over the two bytes there.
     fn up_to(&mut self, end: usize) -> Result<&'a [u8], Stop> {
-        let next = end + 2;
-        if next > MAX_COMMAND {
-            return Err(Stop::Malformed(Malformed::Command));
-        }
-        if next > self.input.len() {
-            return Err(Stop::Partial(next));
+        let next = end.saturating_add(2);
+        if next > self.input.len().min(self.bounds.bytes) {
+            return Err(self.partial(next));
         }
         let text = self.input.get(self.at..end).unwrap_or_default();
         self.at = next;
@@ -209,9 +263,10 @@ impl<'a> Reader<'a> {
 
     /// Reads a line of arguments with blanks between them: `INCR orders`.
     fn line(&mut self) -> Result<Arguments<'a>, Stop> {
-        let window = self.input.get(..MAX_COMMAND).unwrap_or(self.input);
+        let max = self.bounds.bytes;
+        let window = self.input.get(..max).unwrap_or(self.input);
         let Some(end) = memchr::memchr(b'\n', window) else {
-            return Err(match window.len() < MAX_COMMAND {
+            return Err(match window.len() < max {
                 true => Stop::Partial(window.len() + 1),
                 false => Stop::Malformed(Malformed::Line),
             });
@@ -219,7 +274,9 @@ impl<'a> Reader<'a> {
         self.at = end + 1;
         let line = window.get(..end).unwrap_or_default();
         if memchr::memchr2(b'"', b'\'', line).is_some() {
-            let all = unquoted(line).ok_or(Stop::Malformed(Malformed::Quotes))?;
+            let all = unquoted(line, self.bounds.arguments);
+            let all = all.ok_or(Stop::Malformed(Malformed::Quotes))?;
+            self.check_count(all.len())?;
             return Ok(Arguments {
                 count: all.len(),
                 kept: KeptArguments::Unquoted(all),
@@ -230,6 +287,7 @@ impl<'a> Reader<'a> {
         words
             .filter(|word| !word.is_empty())
             .for_each(|word| arguments.push(word));
+        self.check_count(arguments.count)?;
         Ok(arguments)
     }
 }
@@ -239,11 +297,12 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | 0)
 }
 
-/// Returns the arguments of a line with quotation marks. `None` if the marks are not balanced.
-fn unquoted(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// Returns the arguments of a line with quotation marks, of those above `max` only the first. `None`
+/// if the marks are not balanced.
+fn unquoted(line: &[u8], max: usize) -> Option<Vec<Vec<u8>>> {
     let mut all = Vec::new();
     let mut rest = line;
-    loop {
+    while all.len() <= max {
         let blanks = rest.iter().take_while(|byte| is_blank(**byte)).count();
         rest = rest.get(blanks..).unwrap_or_default();
         if rest.is_empty() {
@@ -263,6 +322,7 @@ fn unquoted(line: &[u8]) -> Option<Vec<Vec<u8>>> {
         }
         all.push(argument);
     }
+    Some(all)
 }
 
 /// Reads up to the closing mark `end`, behind which a blank or the end of the line has to be.
@@ -315,15 +375,15 @@ mod tests {
     use super::*;
 
     fn read(input: &[u8]) -> (Vec<Vec<u8>>, usize) {
-        let Parsed::Whole { arguments, n_bytes } = parse(input) else {
+        let Parsed::Whole { arguments, n_bytes } = parse(input, &CommandBounds::LET_IN) else {
             panic!("{}", input.escape_ascii())
         };
         let all = arguments.starting_at(0).map(<[u8]>::to_vec);
         (all.collect(), n_bytes)
     }
 
-    fn why(input: &[u8]) -> Malformed {
-        let Parsed::Malformed(why) = parse(input) else {
+    fn why(input: &[u8], bounds: &CommandBounds) -> Malformed {
+        let Parsed::Malformed(why) = parse(input, bounds) else {
             panic!("{}", input.escape_ascii())
         };
         why
@@ -372,16 +432,47 @@ mod tests {
             (b"*1\r\nPING\r\n", Malformed::Marker(b'P')),
             (b"*1\r\n$x\r\n", Malformed::Length),
             (b"*1\r\n$-1\r\n", Malformed::Length),
-            (b"*1\r\n$65537\r\n", Malformed::Length),
-            (b"*1\r\n$65530\r\n", Malformed::Command),
+            (b"*1\r\n$65523\r\n", Malformed::Command),
+            (b"*1\r\n$9223372036854775807\r\n", Malformed::Command),
             (b"ECHO \"a\r\n", Malformed::Quotes),
             (b"ECHO \"a\"b\r\n", Malformed::Quotes),
             (b"ECHO 'a\\'\r\n", Malformed::Quotes),
             (b"ECHO \"a\\\r\n", Malformed::Quotes),
         ] {
-            assert_eq!(why(input), wanted, "{}", input.escape_ascii());
+            let why = why(input, &CommandBounds::LET_IN);
+            assert_eq!(why, wanted, "{}", input.escape_ascii());
         }
-        assert_eq!(why(&[b'x'; MAX_COMMAND]), Malformed::Line);
+    }
+
+    #[test]
+    fn a_command_has_bounds_and_narrower_ones_before_a_login() {
+        for bounds in [&CommandBounds::LET_IN, &CommandBounds::BEFORE_LOGIN] {
+            let (most, max) = (bounds.arguments, bounds.bytes);
+            let is_whole = |input: &str| {
+                let parsed = parse(input.as_bytes(), bounds);
+                matches!(parsed, Parsed::Whole { n_bytes, .. } if n_bytes == input.len())
+            };
+            for more in [0, 1] {
+                let n = most + more;
+                let array = format!("*{n}\r\n{}", "$1\r\na\r\n".repeat(n));
+                for input in [array, "a ".repeat(n) + "\n", "'a' ".repeat(n) + "\n"] {
+                    assert_eq!(is_whole(&input), more == 0, "{n}");
+                    if more > 0 {
+                        assert_eq!(why(input.as_bytes(), bounds), bounds.too_many);
+                    }
+                }
+                // This is around the argument.
+                let n = max - "*1\r\n$65523\r\n\r\n".len() + more;
+                let array = format!("*1\r\n${n}\r\n{}\r\n", "a".repeat(n));
+                assert_eq!(is_whole(&array), more == 0, "{n}");
+                let line = "a".repeat(max - 1 + more) + "\n";
+                assert_eq!(is_whole(&line), more == 0, "{n}");
+            }
+            // Nothing more is needed to say so.
+            let long = format!("*1\r\n${max}\r\n");
+            assert_eq!(why(long.as_bytes(), bounds), bounds.too_long);
+            assert_eq!(why(&vec![b'x'; max], bounds), Malformed::Line);
+        }
     }
 
     #[test]
@@ -389,7 +480,8 @@ mod tests {
         let many = MAX_ARGUMENTS + 3;
         let array = format!("*{many}\r\n{}", "$1\r\na\r\n".repeat(many));
         for input in [array, "a ".repeat(many) + "\n", "'a' ".repeat(many) + "\n"] {
-            let Parsed::Whole { arguments, n_bytes } = parse(input.as_bytes()) else {
+            let parsed = parse(input.as_bytes(), &CommandBounds::LET_IN);
+            let Parsed::Whole { arguments, n_bytes } = parsed else {
                 panic!("{input}")
             };
             assert_eq!((arguments.count(), n_bytes), (many, input.len()));

@@ -185,12 +185,13 @@ impl KnownCommand {
 #[cfg(test)]
 #[allow(clippy::panic, reason = "tests may fail loudly")]
 mod tests {
-    use super::super::arguments::{Parsed, parse};
+    use super::super::arguments::{CommandBounds, Parsed, parse};
     use super::*;
 
     fn found(line: &str) -> Result<RespCommand, String> {
         let line = format!("{line}\n");
-        let Parsed::Whole { arguments, .. } = parse(line.as_bytes()) else {
+        let parsed = parse(line.as_bytes(), &CommandBounds::LET_IN);
+        let Parsed::Whole { arguments, .. } = parsed else {
             panic!("{line}")
         };
         match find(&arguments) {

@@ -11,7 +11,7 @@ use odometer_process::log;
 use tracing::Instrument as _;
 
 use super::answers::{self, Rest};
-use super::arguments::{Arguments, MAX_COMMAND, Parsed, parse};
+use super::arguments::{Arguments, CommandBounds, Parsed, parse};
 use super::error_line::ErrorLine;
 use super::reply::Replies;
 use super::session::{Session, SessionEnd};
@@ -106,7 +106,7 @@ impl RespConnection {
         let mut at = 0;
         while self.session.end.is_none() {
             let rest = self.input.get(at..).unwrap_or_default();
-            match parse(rest) {
+            match parse(rest, CommandBounds::of(self.session.is_let_in())) {
                 Parsed::Whole { arguments, n_bytes } => {
                     let bytes = rest.get(..n_bytes).unwrap_or_default();
                     self.n_commands += 1;
@@ -118,7 +118,7 @@ impl RespConnection {
                     at += n_bytes;
                 }
                 Parsed::Partial { needed } => {
-                    self.needed = needed.min(MAX_COMMAND);
+                    self.needed = needed;
                     break;
                 }
                 Parsed::Malformed(why) => {
@@ -197,7 +197,7 @@ async fn finish(
     replies.list(queued.len());
     for command in &queued {
         // Each was whole when it was queued.
-        let Parsed::Whole { arguments, .. } = parse(command) else {
+        let Parsed::Whole { arguments, .. } = parse(command, &CommandBounds::LET_IN) else {
             continue;
         };
         let left = answers::begin(session, &arguments, command, replies);

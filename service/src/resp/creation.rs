@@ -158,12 +158,13 @@ async fn define(
 #[cfg(test)]
 #[allow(clippy::panic, reason = "tests may fail loudly")]
 mod tests {
-    use super::super::arguments::{Parsed, parse};
+    use super::super::arguments::{CommandBounds, Parsed, parse};
     use super::*;
 
     fn read(line: &str, ignores_expiry: bool) -> Result<i64, String> {
         let line = format!("{line}\n");
-        let Parsed::Whole { arguments, .. } = parse(line.as_bytes()) else {
+        let parsed = parse(line.as_bytes(), &CommandBounds::LET_IN);
+        let Parsed::Whole { arguments, .. } = parsed else {
             panic!("{line}")
         };
         let read = value_of_set(&arguments, ignores_expiry);

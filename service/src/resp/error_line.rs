@@ -195,6 +195,12 @@ impl ErrorLine {
             Malformed::Quotes => text.extend_from_slice(b"unbalanced quotes in request"),
             Malformed::Line => text.extend_from_slice(b"too big inline request"),
             Malformed::Command => text.extend_from_slice(b"a command has at most 65536 bytes"),
+            Malformed::CountBeforeLogin => {
+                text.extend_from_slice(b"unauthenticated multibulk length");
+            }
+            Malformed::CommandBeforeLogin => {
+                text.extend_from_slice(b"unauthenticated bulk length");
+            }
         }
         Self {
             is_closing: true,
@@ -245,7 +251,7 @@ fn beginning(text: &[u8], n: usize) -> &[u8] {
 #[cfg(test)]
 #[allow(clippy::panic, reason = "tests may fail loudly")]
 mod tests {
-    use super::super::arguments::{Parsed, parse};
+    use super::super::arguments::{CommandBounds, Parsed, parse};
     use super::*;
 
     fn said(line: &ErrorLine) -> String {
@@ -253,7 +259,8 @@ mod tests {
     }
 
     fn unknown(input: &str) -> String {
-        let Parsed::Whole { arguments, .. } = parse(input.as_bytes()) else {
+        let parsed = parse(input.as_bytes(), &CommandBounds::LET_IN);
+        let Parsed::Whole { arguments, .. } = parsed else {
             panic!("{input}")
         };
         said(&ErrorLine::unknown_command(&arguments))

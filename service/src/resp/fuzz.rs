@@ -13,7 +13,7 @@ use odometer_tests::{
 };
 use proptest::{collection::vec, prelude::*};
 
-use super::arguments::{Arguments, MAX_ARGUMENTS, MAX_COMMAND, Parsed, parse};
+use super::arguments::{Arguments, CommandBounds, MAX_ARGUMENTS, MAX_COMMAND, Parsed, parse};
 
 /// Pieces of commands, and what is none.
 const PIECES: &[&str] = &[
@@ -93,7 +93,7 @@ fn read(parts: &[&[u8]]) -> Vec<Vec<Vec<u8>>> {
     for part in parts {
         input.extend_from_slice(part);
         while input.len() >= needed {
-            let (command, n_bytes) = match parse(&input) {
+            let (command, n_bytes) = match parse(&input, &CommandBounds::LET_IN) {
                 Parsed::Whole { arguments, n_bytes } => (all(&arguments), n_bytes),
                 Parsed::Partial { needed: more } => {
                     assert!(more > input.len(), "{more} of {}", input.len());
@@ -130,7 +130,7 @@ proptest! {
     fn no_beginning_of_a_command_is_one(sent in sent()) {
         let bytes = sent.bytes();
         for cut in 0..bytes.len() {
-            let Parsed::Partial { needed } = parse(&bytes[..cut]) else {
+            let Parsed::Partial { needed } = parse(&bytes[..cut], &CommandBounds::LET_IN) else {
                 panic!("cut at {cut}: {}", bytes.escape_ascii())
             };
             prop_assert!(needed > cut && needed <= bytes.len(), "{} at {}", needed, cut);
@@ -164,7 +164,7 @@ fn any_bytes_are_a_command_or_a_part_of_one_or_none() {
 fn is_read(bytes: &[u8]) -> bool {
     let (mut rest, mut has_command) = (bytes, false);
     loop {
-        match parse(rest) {
+        match parse(rest, &CommandBounds::LET_IN) {
             Parsed::Whole { arguments, n_bytes } => {
                 assert!((1..=rest.len()).contains(&n_bytes));
                 assert!(arguments.starting_at(0).count() <= MAX_ARGUMENTS);

@@ -160,12 +160,13 @@ impl<'a> Greeting<'a> {
 #[cfg(test)]
 #[allow(clippy::panic, reason = "tests may fail loudly")]
 mod tests {
-    use super::super::arguments::{Parsed, parse};
+    use super::super::arguments::{CommandBounds, Parsed, parse};
     use super::*;
 
     fn check(line: &str, wanted: Result<Greeting<'_>, &str>) {
         let text = format!("{line}\n");
-        let Parsed::Whole { arguments, .. } = parse(text.as_bytes()) else {
+        let parsed = parse(text.as_bytes(), &CommandBounds::LET_IN);
+        let Parsed::Whole { arguments, .. } = parsed else {
             panic!("{line}")
         };
         let read = Greeting::read(&arguments);

@@ -17,6 +17,10 @@ const READ_AT_ONCE: usize = 4 * 1024;
 /// The most bytes that are read while a command is answered.
 const MAX_AHEAD: usize = 4 * 1024;
 
+/// Memory for what comes grows by multiples of this many bytes, and not by doubling: so what came of a
+/// long command takes little more than its bytes.
+const GROWTH: usize = 1024;
+
 /// Bytes of memory that a connection keeps for replies while it is idle.
 const KEPT_FOR_REPLIES: usize = 512;
 
@@ -180,8 +184,12 @@ fn poll_part(
     let mut bytes = [MaybeUninit::<u8>::uninit(); READ_AT_ONCE];
     let mut part = ReadBuf::uninit(&mut bytes);
     ready!(Pin::new(io).poll_read(context, &mut part))?;
-    input.extend_from_slice(part.filled());
-    Poll::Ready(Ok(part.filled().len()))
+    let came = part.filled();
+    if input.capacity() - input.len() < came.len() {
+        input.reserve_exact(came.len().next_multiple_of(GROWTH));
+    }
+    input.extend_from_slice(came);
+    Poll::Ready(Ok(came.len()))
 }
 
 /// Writes `bytes` from `at` on, and flushes them.

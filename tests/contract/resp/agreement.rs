@@ -140,6 +140,9 @@ const MALFORMED: &[&str] = &[
     "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
 ];
 
+/// What is too much before a login. Each ends its connection.
+const TOO_MUCH: &[&str] = &["*11\r\n", "*1\r\n$16385\r\n"];
+
 /// The listener and a Redis server, one connection of each.
 struct Pair {
     ours: RespClient<TcpStream>,
@@ -177,6 +180,16 @@ impl Pair {
         let ends = [self.ours.next_reply().await, self.theirs.next_reply().await];
         assert_eq!(ends, [None, None], "after {lines:?}");
     }
+
+    /// Sends what ends the connection of each, and compares all that they reply before.
+    async fn must_end_alike(mut self, bytes: &str) {
+        let mut ends = Vec::new();
+        for client in [&mut self.ours, &mut self.theirs] {
+            client.send(bytes.as_bytes()).await;
+            ends.push(client.replies_to_the_end().await);
+        }
+        assert_eq!(ends.first(), ends.last(), "{bytes:?}");
+    }
 }
 
 #[test]
@@ -185,13 +198,8 @@ fn the_listener_says_what_redis_says() {
         let (service, redis) = (RespService::start().await, Redis::start().await);
         Pair::open(&service, &redis).await.must_agree(SCRIPT).await;
         for bytes in MALFORMED {
-            let mut pair = Pair::open(&service, &redis).await;
-            let mut ends = Vec::new();
-            for client in [&mut pair.ours, &mut pair.theirs] {
-                client.send(bytes.as_bytes()).await;
-                ends.push(client.replies_to_the_end().await);
-            }
-            assert_eq!(ends.first(), ends.last(), "{bytes:?}");
+            let pair = Pair::open(&service, &redis).await;
+            pair.must_end_alike(bytes).await;
         }
     });
 }
@@ -203,5 +211,9 @@ fn the_listener_asks_for_a_password_as_redis_does() {
         let (service, redis) = (RespService::with(options).await, Redis::start().await);
         assert_eq!(redis.ask(&["CONFIG", "SET", "requirepass", PASSWORD]), "OK");
         Pair::open(&service, &redis).await.must_agree(LOGIN).await;
+        for bytes in TOO_MUCH {
+            let pair = Pair::open(&service, &redis).await;
+            pair.must_end_alike(bytes).await;
+        }
     });
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::RespService;
 use crate::support::{
-    Finished, Options, Program, RespClient, Scrape, TestDatabase, directory, run,
+    Finished, Options, Program, RespClient, Scrape, TestDatabase, directory, resp_command, run,
 };
 
 const PASSWORD: &str = "a-password-of-the-tests";
@@ -66,6 +66,32 @@ fn no_command_is_done_before_the_password_is_shown() {
         assert!(said.starts_with("%[$server, $odometer"), "{said}");
         assert_eq!(greeted.ask("INCR orders").await, ":9");
         assert_eq!(greeted.ask("GET unused").await, "nothing");
+    });
+}
+
+#[test]
+fn a_command_before_the_login_is_short() {
+    run(async {
+        let service = RespService::with(with_password()).await;
+        let login = resp_command(&["AUTH", PASSWORD]);
+        let many = resp_command(&["EXISTS", "a", "a", "a", "a", "a", "a", "a", "a", "a", "a"]);
+        let long = resp_command(&["ECHO", &"a".repeat(16 * 1024)]);
+        for (command, refusal, reply) in [
+            (&many, "unauthenticated multibulk length", ":0"),
+            (&long, "unauthenticated bulk length", "$aaaa"),
+        ] {
+            let mut stranger = service.connect().await;
+            // The service may end the connection before it has read everything.
+            let _sent = stranger.try_send(command).await;
+            let refused = format!("-ERR Protocol error: {refusal}");
+            assert_eq!(stranger.replies_to_the_end().await, [refused]);
+            let mut member = service.connect().await;
+            let both = [login.clone(), command.clone()].concat();
+            member.send(&both).await;
+            assert_eq!(member.reply().await, "+OK");
+            let replied = member.reply().await;
+            assert!(replied.starts_with(reply), "{replied:.40}");
+        }
     });
 }
 
