@@ -97,6 +97,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RespClient<S> {
         replies
     }
 
+    /// Waits until the connection ends, without a further reply.
+    ///
+    /// # Panics
+    /// If it does not end within the limit, or if a reply comes.
+    pub async fn end_within(&mut self, limit: Duration) {
+        let ended = tokio::time::timeout(limit, self.stream.read_u8()).await;
+        let reply = ended.expect("the connection ends within the limit");
+        assert!(reply.is_err(), "a reply came: {reply:?}");
+    }
+
     /// Returns all replies up to the end of the connection.
     pub async fn replies_to_the_end(&mut self) -> Vec<String> {
         let mut replies = Vec::new();

@@ -23,8 +23,8 @@ pub(super) enum Rest {
     Nothing,
     /// It waits for the store, or for the caller.
     Later(Later),
-    /// The commands of a transaction are to be answered, as they came.
-    Transaction(Vec<Vec<u8>>),
+    /// The commands of a transaction are to be answered: how many, and all of them as they came.
+    Transaction(usize, Vec<u8>),
 }
 
 /// What a command waits for.
@@ -298,8 +298,8 @@ fn begin_transaction(session: &mut Session, replies: &mut Replies) -> Result<(),
 
 fn execute(session: &mut Session) -> Result<Rest, ErrorLine> {
     let transaction = session.transaction.take().ok_or(EXEC_WITHOUT_MULTI)?;
-    let commands = transaction.commands().ok_or(EXEC_ABORTED)?;
-    Ok(Rest::Transaction(commands))
+    let (n_commands, commands) = transaction.commands().ok_or(EXEC_ABORTED)?;
+    Ok(Rest::Transaction(n_commands, commands))
 }
 
 /// Lets a command do nothing that would let a key expire, if the configuration says so.

@@ -189,17 +189,17 @@ async fn finish(
     replies: &mut Replies,
     (arguments, left): (&Arguments<'_>, Rest),
 ) -> io::Result<()> {
-    let queued = match left {
+    let (n_commands, queued) = match left {
         Rest::Nothing => return Ok(()),
         Rest::Later(later) => return wait(wire, session, replies, (arguments, later)).await,
-        Rest::Transaction(queued) => queued,
+        Rest::Transaction(n_commands, queued) => (n_commands, queued),
     };
-    replies.list(queued.len());
-    for command in &queued {
-        // Each was whole when it was queued.
-        let Parsed::Whole { arguments, .. } = parse(command, &CommandBounds::LET_IN) else {
-            continue;
-        };
+    replies.list(n_commands);
+    let mut rest = queued.as_slice();
+    // Each was whole when it was queued.
+    while let Parsed::Whole { arguments, n_bytes } = parse(rest, &CommandBounds::LET_IN) {
+        let (command, behind) = rest.split_at_checked(n_bytes).unwrap_or_default();
+        rest = behind;
         let left = answers::begin(session, &arguments, command, replies);
         if let Rest::Later(later) = left {
             wait(wire, session, replies, (&arguments, later)).await?;

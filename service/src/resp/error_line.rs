@@ -60,6 +60,7 @@ lines! {
         resp.expire = \"ignore\"";
     WATCH_REFUSED = "ERR WATCH is refused: each command stands alone, so EXEC would always run";
     TRANSACTION_FULL = "ERR too many commands, or too long ones, are queued; send EXEC sooner";
+    LONG_CLIENT_NAME = "ERR a client name has at most 256 bytes";
     TOO_MANY_ARGUMENTS = "ERR a command has at most 16 arguments";
     UNEVEN_RANGE = "ERR numbers of this sequence are not next to each other, so the last number of \
         a range does not tell the others; take them one by one";

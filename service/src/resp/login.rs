@@ -2,8 +2,8 @@
 
 use super::arguments::{Arguments, integer};
 use super::error_line::{
-    BAD_CLIENT_NAME, ErrorLine, HELLO_NOT_LOGGED_IN, NO_PASSWORD, NO_SUCH_PROTOCOL,
-    PROTOCOL_NOT_AN_INTEGER, SYNTAX, WRONG_PASSWORD,
+    BAD_CLIENT_NAME, ErrorLine, HELLO_NOT_LOGGED_IN, LONG_CLIENT_NAME, NO_PASSWORD,
+    NO_SUCH_PROTOCOL, PROTOCOL_NOT_AN_INTEGER, SYNTAX, WRONG_PASSWORD,
 };
 use super::reply::Replies;
 use super::server_info;
@@ -14,6 +14,9 @@ use crate::calls::problem::Code;
 
 /// The most bytes of a token.
 const MAX_TOKEN: usize = 4096;
+
+/// The most bytes of what a client calls itself. Its connection keeps them.
+const MAX_CLIENT_NAME: usize = 256;
 
 /// The name of a caller who gives none.
 const DEFAULT_USER: &[u8] = b"default";
@@ -74,12 +77,20 @@ pub(super) async fn greet(
 /// Reads what a client calls itself.
 ///
 /// # Errors
-/// The name has a blank, a line end, or a character that is not printed.
+/// The name has a blank, a line end, or a character that is not printed. Or it is too long.
 pub(super) fn client_name(name: &[u8]) -> Result<Vec<u8>, ErrorLine> {
-    match name.iter().all(u8::is_ascii_graphic) {
-        true => Ok(name.to_vec()),
-        false => Err(BAD_CLIENT_NAME),
+    if !is_one_word(name) {
+        return Err(BAD_CLIENT_NAME);
     }
+    match name.len() <= MAX_CLIENT_NAME {
+        true => Ok(name.to_vec()),
+        false => Err(LONG_CLIENT_NAME),
+    }
+}
+
+/// Returns whether a text has printed characters alone, and no blank.
+pub(super) fn is_one_word(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_graphic)
 }
 
 /// Lets a caller in whose token is right. The name is that of the caller, or the usual one.
@@ -209,11 +220,15 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_a_client_has_no_blank() {
+    fn a_name_of_a_client_is_short_and_has_no_blank() {
         assert_eq!(client_name(b"a-1"), Ok(b"a-1".to_vec()));
         assert_eq!(client_name(b""), Ok(Vec::new()));
         for name in [&b"a b"[..], b"a\n", b"\xff"] {
             assert_eq!(client_name(name), Err(BAD_CLIENT_NAME));
         }
+        let longest = [b'a'; MAX_CLIENT_NAME];
+        assert_eq!(client_name(&longest), Ok(longest.to_vec()));
+        let longer = [b'a'; MAX_CLIENT_NAME + 1];
+        assert_eq!(client_name(&longer), Err(LONG_CLIENT_NAME));
     }
 }

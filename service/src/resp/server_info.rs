@@ -5,7 +5,7 @@ use odometer_sequence::{Directory, Readiness};
 use super::arguments::Arguments;
 use super::command::COMMANDS;
 use super::error_line::{ErrorLine, SYNTAX};
-use super::login::client_name;
+use super::login::{client_name, is_one_word};
 use super::reply::Replies;
 use super::session::Session;
 
@@ -129,7 +129,7 @@ pub(super) fn set_info(arguments: &Arguments<'_>, replies: &mut Replies) -> Resu
     let Some(known) = known.find(|known| option.eq_ignore_ascii_case(known.as_bytes())) else {
         return Err(ErrorLine::unknown_client_option(option));
     };
-    if client_name(value).is_err() {
+    if !is_one_word(value) {
         return Err(ErrorLine::bad_client_value(known));
     }
     replies.simple("OK");

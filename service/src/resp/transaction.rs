@@ -4,6 +4,7 @@
 //! are kept as they came.
 
 use super::error_line::{ErrorLine, TRANSACTION_FULL};
+use super::wire::append;
 
 /// The most commands of a transaction.
 const MAX_COMMANDS: usize = 1000;
@@ -14,8 +15,9 @@ const MAX_BYTES: usize = 64 * 1024;
 /// The commands since `MULTI`.
 #[derive(Default)]
 pub(super) struct Transaction {
-    commands: Vec<Vec<u8>>,
-    n_bytes: usize,
+    /// As they came, one behind the other.
+    commands: Vec<u8>,
+    n_commands: usize,
     /// Whether a command was refused, so that `EXEC` does nothing.
     is_spoilt: bool,
 }
@@ -26,25 +28,29 @@ impl Transaction {
     /// # Errors
     /// There are too many. The transaction is spoilt then.
     pub(super) fn add(&mut self, command: &[u8]) -> Result<(), ErrorLine> {
-        let n_bytes = self.n_bytes.saturating_add(command.len());
-        if self.commands.len() >= MAX_COMMANDS || n_bytes > MAX_BYTES {
+        let n_bytes = self.commands.len().saturating_add(command.len());
+        if self.n_commands >= MAX_COMMANDS || n_bytes > MAX_BYTES {
             self.spoil();
             return Err(TRANSACTION_FULL);
         }
-        self.n_bytes = n_bytes;
-        self.commands.push(command.to_vec());
+        if !self.is_spoilt {
+            append(&mut self.commands, command);
+            self.n_commands += 1;
+        }
         Ok(())
     }
 
     /// Notes that a command was refused.
     pub(super) fn spoil(&mut self) {
-        self.is_spoilt = true;
-        self.commands = Vec::new();
+        *self = Self {
+            is_spoilt: true,
+            ..Self::default()
+        };
     }
 
-    /// Returns the commands; `None` if one was refused.
-    pub(super) fn commands(self) -> Option<Vec<Vec<u8>>> {
-        (!self.is_spoilt).then_some(self.commands)
+    /// Returns how many commands there are, and all of them; `None` if one was refused.
+    pub(super) fn commands(self) -> Option<(usize, Vec<u8>)> {
+        (!self.is_spoilt).then_some((self.n_commands, self.commands))
     }
 }
 
@@ -55,20 +61,18 @@ mod tests {
     #[test]
     fn commands_come_back_in_their_order() {
         let mut transaction = Transaction::default();
-        assert!(transaction.add(b"a").is_ok() && transaction.add(b"b").is_ok());
-        assert_eq!(
-            transaction.commands(),
-            Some(vec![b"a".to_vec(), b"b".to_vec()])
-        );
-        assert_eq!(Transaction::default().commands(), Some(Vec::new()));
+        assert!(transaction.add(b"a\n").is_ok() && transaction.add(b"b\n").is_ok());
+        assert_eq!(transaction.commands(), Some((2, b"a\nb\n".to_vec())));
+        assert_eq!(Transaction::default().commands(), Some((0, Vec::new())));
     }
 
     #[test]
-    fn a_refused_command_spoils_all() {
+    fn a_refused_command_spoils_all_and_nothing_is_kept() {
         let mut transaction = Transaction::default();
-        assert!(transaction.add(b"a").is_ok());
+        assert!(transaction.add(b"a\n").is_ok());
         transaction.spoil();
-        assert!(transaction.add(b"b").is_ok());
+        assert!(transaction.add(b"b\n").is_ok());
+        assert_eq!(transaction.commands.capacity(), 0);
         assert_eq!(transaction.commands(), None);
     }
 

@@ -17,9 +17,8 @@ const READ_AT_ONCE: usize = 4 * 1024;
 /// The most bytes that are read while a command is answered.
 const MAX_AHEAD: usize = 4 * 1024;
 
-/// Memory for what comes grows by multiples of this many bytes, and not by doubling: so what came of a
-/// long command takes little more than its bytes.
-const GROWTH: usize = 1024;
+/// Memory for what comes grows by multiples of this many bytes.
+const GROWTH: usize = 2 * 1024;
 
 /// Bytes of memory that a connection keeps for replies while it is idle.
 const KEPT_FOR_REPLIES: usize = 512;
@@ -50,11 +49,15 @@ impl Wire {
     pub(super) async fn read(&mut self, input: &mut Vec<u8>) -> io::Result<usize> {
         let Self { io, place, ahead } = self;
         let progress = &place.progress;
-        let n_ahead = ahead.len();
-        if n_ahead > 0 {
-            input.append(ahead);
-            progress.note_read(n_ahead, place.watch.now());
-            return Ok(n_ahead);
+        let came = std::mem::take(ahead);
+        if !came.is_empty() {
+            progress.note_read(came.len(), place.watch.now());
+            let n_bytes = came.len();
+            match input.is_empty() {
+                true => *input = came,
+                false => append(input, &came),
+            }
+            return Ok(n_bytes);
         }
         let n_bytes = poll_fn(|context| {
             not_cut(place)?;
@@ -185,11 +188,17 @@ fn poll_part(
     let mut part = ReadBuf::uninit(&mut bytes);
     ready!(Pin::new(io).poll_read(context, &mut part))?;
     let came = part.filled();
-    if input.capacity() - input.len() < came.len() {
-        input.reserve_exact(came.len().next_multiple_of(GROWTH));
-    }
-    input.extend_from_slice(came);
+    append(input, came);
     Poll::Ready(Ok(came.len()))
+}
+
+/// Adds bytes of a client to others. Their memory does not double: they take little more than there
+/// are.
+pub(super) fn append(bytes: &mut Vec<u8>, more: &[u8]) {
+    if bytes.capacity() - bytes.len() < more.len() {
+        bytes.reserve_exact(more.len().next_multiple_of(GROWTH));
+    }
+    bytes.extend_from_slice(more);
 }
 
 /// Writes `bytes` from `at` on, and flushes them.
@@ -206,4 +215,21 @@ fn poll_write_all(
         }
     }
     Pin::new(io).poll_flush(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_long_command_is_little_more_than_its_bytes() {
+        for n_bytes in [1, 30, READ_AT_ONCE] {
+            let mut bytes = Vec::new();
+            while bytes.len() < 64 * 1024 {
+                append(&mut bytes, &vec![b'a'; n_bytes]);
+                let spare = bytes.capacity() - bytes.len();
+                assert!(spare < GROWTH, "{spare} of {}", bytes.capacity());
+            }
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Tests transactions: commands that are queued, answered together, and given up together.
 
+use std::time::Duration;
+
 use super::RespService;
 use crate::support::{Program, resp_command, resp_number, run};
 
@@ -73,6 +75,24 @@ fn a_command_that_is_not_queued_gives_the_transaction_up() {
         client.ask("MULTI").await;
         assert_eq!(client.ask("RESET").await, "+RESET");
         assert_eq!(client.ask("EXEC").await, "-ERR EXEC without MULTI");
+    });
+}
+
+/// The time for which others are kept that are idle, with a tick and a busy machine.
+const IDLE_LIMIT: Duration = Duration::from_secs(90);
+
+#[test]
+fn a_connection_whose_transaction_is_left_open_is_closed() {
+    run(async {
+        let service = RespService::start().await;
+        let (mut left, mut idle) = (service.connect().await, service.connect().await);
+        assert_eq!(idle.ask("MULTI").await, "+OK");
+        assert_eq!(idle.ask("EXEC").await, "*[]");
+        assert_eq!(left.ask("MULTI").await, "+OK");
+        assert_eq!(left.ask("INCR orders").await, "+QUEUED");
+        left.end_within(IDLE_LIMIT).await;
+        // For as long as the other one was open, this one said nothing.
+        assert_eq!(idle.ask("INCR orders").await, ":1");
     });
 }
 
