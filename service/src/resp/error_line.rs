@@ -177,9 +177,12 @@ impl ErrorLine {
         Self::new(format!("ERR {option} {text}"))
     }
 
-    /// Says that the replica takes no calls now.
+    /// Says that the replica takes no calls now. If it stops, its clients should connect elsewhere.
     pub(super) fn not_ready((code, sentence): (Code, &str)) -> Self {
-        Self::new(format!("LOADING {}: {sentence}", code.as_str()))
+        Self {
+            is_closing: code == Code::Draining,
+            ..Self::new(format!("LOADING {}: {sentence}", code.as_str()))
+        }
     }
 
     /// Says that what came is no command. It closes the connection.
@@ -218,7 +221,7 @@ impl From<Problem> for ErrorLine {
         };
         Self {
             code: Some(problem.code()),
-            is_closing: problem.is_closing(),
+            is_closing: problem.is_closing() || problem.code() == Code::Draining,
             ..line
         }
     }
@@ -304,6 +307,12 @@ mod tests {
         let problem = Problem::new(Code::Overloaded, "Try.");
         assert!(!ErrorLine::from(problem.clone()).is_closing());
         assert!(ErrorLine::from(problem.closing()).is_closing());
+        for code in Code::ALL {
+            let (is_last, problem) = (*code == Code::Draining, Problem::new(*code, "Try."));
+            assert_eq!(ErrorLine::from(problem).is_closing(), is_last, "{code:?}");
+            let line = ErrorLine::not_ready((*code, "Try."));
+            assert_eq!(line.is_closing(), is_last, "{code:?}");
+        }
         assert!(ErrorLine::malformed(Malformed::Quotes).is_closing());
     }
 
