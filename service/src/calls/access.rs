@@ -24,7 +24,8 @@ use crate::access::quotas::{Quota, Quotas, share::Share};
 use crate::access::right::Right;
 use crate::access::role::Role;
 use crate::access::shown_certificate::ShownCertificate;
-use crate::config::Secret;
+use crate::access::token::{TokenHash, digest};
+use crate::config::{MIN_TOKEN, Secret};
 
 /// How long a token waits if many wrong tokens came from its address.
 const DELAY: Duration = Duration::from_secs(1);
@@ -47,6 +48,8 @@ pub(crate) struct Access {
     is_loopback: bool,
     /// What callers have to show here if there are no roles.
     password: Option<Secret>,
+    /// The hash of the password, if it is so long that nobody can guess it.
+    password_hash: Option<TokenHash>,
     credentials: Arc<Credentials>,
     wrong: WrongTokens,
     denials: Arc<Denials>,
@@ -63,6 +66,7 @@ impl Access {
         Self {
             is_loopback,
             password: None,
+            password_hash: None,
             credentials,
             wrong: WrongTokens::new(metrics.tokens_refused.clone()),
             denials: Arc::new(Denials::new(metrics)),
@@ -72,6 +76,9 @@ impl Access {
     /// Asks callers for a password, if there are no roles.
     pub(crate) fn with_password(mut self, password: Option<Secret>) -> Self {
         self.password = password.filter(|_| !faults::is(Fault::PasswordUnasked));
+        let password = self.password.as_ref().map(Secret::expose);
+        let long = password.filter(|password| password.len() >= MIN_TOKEN);
+        self.password_hash = long.map(digest);
         self
     }
 
@@ -159,7 +166,7 @@ impl Access {
     ///
     /// After many wrong tokens from one address, each further token that is not a caller's waits
     /// before it is compared, whether it is right or wrong. Nobody can guess the token of a caller,
-    /// or sign one, so these need not wait.
+    /// or sign one, so these need not wait, and neither need a long password.
     ///
     /// So a JSON Web Token is verified before it could wait. Otherwise a few wrong ones would keep away
     /// all right ones that come through the same proxy. If too many wrong ones wait, each further one
@@ -182,16 +189,14 @@ impl Access {
             let generation = self.generation();
             let caller = match self.has_roles() {
                 true => self.caller_of(evidence).await?,
-                false if !evidence.shows_token() => return Err(unauthenticated(false)),
-                false => self.compare(evidence).await?,
+                false => self.member(evidence).await?,
             };
             remember(evidence, generation, &caller);
             Ok(caller)
         } else if right == Right::Define {
             self.administrator(evidence).await
         } else {
-            let (name, role) = (Arc::clone(EVERYBODY.name()), Arc::clone(&EVERYBODY));
-            Ok(self.caller(name, Shown::Nothing, Some(role)))
+            Ok(self.everybody(Shown::Nothing))
         }
     }
 
@@ -208,6 +213,20 @@ impl Access {
             false => Right::Look,
         };
         self.identify(evidence, right).await
+    }
+
+    /// Finds out who shows the password. A long one is looked at as the tokens of callers are: by its
+    /// hash, so that the time taken reveals nothing, and before any token waits.
+    async fn member(&self, evidence: &Evidence<'_>) -> Result<Caller, Problem> {
+        if !evidence.shows_token() {
+            return Err(unauthenticated(false));
+        }
+        if let ShownToken::Text(given) = evidence.token
+            && self.password_hash.is_some_and(|hash| hash == digest(given))
+        {
+            return Ok(self.everybody(Shown::Token));
+        }
+        self.compare(evidence).await
     }
 
     /// Finds out who changes something, if there are no roles.
@@ -306,8 +325,12 @@ impl Access {
             return Some(self.caller("administrator", Shown::Token, None));
         }
         let password = self.password.as_ref()?;
+        same(given, password).then(|| self.everybody(Shown::Token))
+    }
+
+    fn everybody(&self, how: Shown) -> Caller {
         let (name, role) = (Arc::clone(EVERYBODY.name()), Arc::clone(&EVERYBODY));
-        same(given, password).then(|| self.caller(name, Shown::Token, Some(role)))
+        self.caller(name, how, Some(role))
     }
 
     fn caller(&self, name: impl Into<Arc<str>>, how: Shown, role: Option<Arc<Role>>) -> Caller {
@@ -371,4 +394,49 @@ fn too_many_wait() -> Problem {
 pub(crate) fn same(given: &str, token: &Secret) -> bool {
     let (given, token) = (given.as_bytes(), token.expose().as_bytes());
     !token.is_empty() && given.ct_eq(token).into()
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, reason = "tests may fail loudly")]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::super::wrong_tokens::MAX_AT_ONCE;
+    use super::*;
+    use crate::config::Config;
+
+    fn with_password(password: &str) -> Access {
+        let metrics = Arc::new(Metrics::new());
+        let config = Config::default();
+        let credentials = Credentials::new(&config, metrics.access_stale.clone());
+        let credentials = Arc::new(credentials.expect("it reads no file"));
+        let access = Access::new(true, credentials, metrics);
+        access.with_password(Some(Secret::new(password)))
+    }
+
+    /// Returns whether a token is right; `None` if it has to wait.
+    fn is_right(access: &Access, token: &str) -> Option<bool> {
+        let evidence = Evidence {
+            token: ShownToken::Text(token),
+            peer: Some(([192, 0, 2, 1], 5000).into()),
+            ..Evidence::default()
+        };
+        let caller = access.identify(&evidence, Right::Take).now_or_never()?;
+        Some(caller.is_ok())
+    }
+
+    #[tokio::test]
+    async fn a_long_password_waits_for_no_wrong_one_and_a_short_one_does() {
+        let long = "p".repeat(MIN_TOKEN);
+        let short = "p".repeat(MIN_TOKEN - 1);
+        for (password, at_once) in [(long, Some(true)), (short, None)] {
+            let access = with_password(&password);
+            assert_eq!(is_right(&access, &password), Some(true));
+            for _ in 0..MAX_AT_ONCE {
+                assert_eq!(is_right(&access, "wrong"), Some(false));
+            }
+            assert_eq!(is_right(&access, "wrong"), None);
+            assert_eq!(is_right(&access, &password), at_once, "{password}");
+        }
+    }
 }

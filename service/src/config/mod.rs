@@ -122,7 +122,7 @@ section! {
 const DEFAULT_DATABASE: &str = "sqlite:odometer.db";
 
 /// The fewest characters of a token without a warning.
-const MIN_TOKEN: usize = 16;
+pub(crate) const MIN_TOKEN: usize = 16;
 
 /// The highest worker id: a worker id has at most 22 bits.
 const MAX_WORKER: u32 = (1 << 22) - 1;
