@@ -3,12 +3,14 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::dev::{Server, ServerHandle};
 use actix_web::rt;
 use futures_util::future::OptionFuture;
 use odometer_process::metrics::Metrics;
 use odometer_sequence::Directory;
+use rustix::net::sockopt;
 use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
 
@@ -22,6 +24,12 @@ use crate::resp::{self, RespSettings};
 
 /// Bytes of replies that the kernel keeps for each connection.
 const SEND_BUFFER: u32 = 64 * 1024;
+
+/// When the kernel asks an idle client of Redis whether it is there, and how often it asks again.
+/// Redis has the same times. Without them, a client whose machine is gone would keep its connection.
+const ASKED_AFTER: Duration = Duration::from_secs(300);
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(100);
+const ASKED_AT_MOST: u32 = 3;
 
 /// The most connections of the operations listener: of probes, scrapes, and people at the page.
 pub(crate) const OPERATIONS_CONNECTIONS: usize = 256;
@@ -86,10 +94,14 @@ impl BoundListeners {
             let bound = address.map(|address| bound(key, address));
             bound.transpose()
         };
+        let resp = optional("resp.listen", config.resp.listen)?;
+        if let Some(resp) = &resp {
+            keep_alive(resp).map_err(not_served)?;
+        }
         Ok(Self {
             callers: bound("listen", config.listen)?,
             operations: optional("operations.listen", config.operations.listen)?,
-            resp: optional("resp.listen", config.resp.listen)?,
+            resp,
         })
     }
 
@@ -199,6 +211,15 @@ fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     socket.listen(backlog)?.into_std()
 }
 
+/// Lets the kernel find out whether idle clients of a listener are there. Connections inherit this.
+fn keep_alive(listener: &TcpListener) -> io::Result<()> {
+    sockopt::set_socket_keepalive(listener, true)?;
+    sockopt::set_tcp_keepidle(listener, ASKED_AFTER)?;
+    sockopt::set_tcp_keepintvl(listener, ASKED_AGAIN_AFTER)?;
+    sockopt::set_tcp_keepcnt(listener, ASKED_AT_MOST)?;
+    Ok(())
+}
+
 /// Opens the listener that a key of the configuration names.
 ///
 /// # Errors
@@ -286,5 +307,19 @@ mod tests {
         if let Ok(address) = address {
             assert!(bind(address, 16).is_err());
         }
+    }
+
+    #[tokio::test]
+    async fn connections_inherit_that_idle_clients_are_asked() -> io::Result<()> {
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), 16)?;
+        keep_alive(&listener)?;
+        let _client = std::net::TcpStream::connect(listener.local_addr()?)?;
+        listener.set_nonblocking(false)?;
+        let (connection, _) = listener.accept()?;
+        assert!(sockopt::socket_keepalive(&connection)?);
+        assert_eq!(sockopt::tcp_keepidle(&connection)?, ASKED_AFTER);
+        assert_eq!(sockopt::tcp_keepintvl(&connection)?, ASKED_AGAIN_AFTER);
+        assert_eq!(sockopt::tcp_keepcnt(&connection)?, ASKED_AT_MOST);
+        Ok(())
     }
 }
