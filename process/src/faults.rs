@@ -111,6 +111,8 @@ words! {
         PasswordUnasked = "password-unasked",
         /// The listener for clients of Redis may be open to other machines without a password.
         OpenToAll = "open-to-all",
+        /// The numbers of `INCRBY` need not be next to each other.
+        UnevenRanges = "uneven-ranges",
         /// The list of revoked certificates of callers is not read.
         RevocationsUnread = "revocations-unread",
         /// The certificate of a caller is checked when its connection begins, and never again.

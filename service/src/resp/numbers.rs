@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use odometer_core::block::Block;
+use odometer_process::faults::{self, Fault};
 use odometer_sequence::error::SequenceError;
 use odometer_sequence::issued::Issued;
 use odometer_sequence::{Wants, warm::Pinned};
@@ -139,7 +140,7 @@ async fn issue(
 async fn check_unbroken(calls: &Calls, taker: &Taker) -> Result<(), ErrorLine> {
     let stride = calls.directory.stride(&taker.source);
     let stride = suggestions::with_suggestions(calls, &taker.caller, stride).await?;
-    match stride.is_none_or(|stride| stride == 1) {
+    match stride.is_none_or(is_unbroken) {
         true => Ok(()),
         false => Err(UNEVEN_RANGE),
     }
@@ -148,10 +149,15 @@ async fn check_unbroken(calls: &Calls, taker: &Taker) -> Result<(), ErrorLine> {
 /// Returns the last of `n` numbers, which are next to each other.
 fn last_of(ranges: &[Block], n: u64) -> Result<i64, ErrorLine> {
     match ranges {
-        [range] if range.count() == n && (n == 1 || range.step() == 1) => Ok(range.last()),
+        [range] if range.count() == n && (n == 1 || is_unbroken(range.step())) => Ok(range.last()),
         [_, ..] => Err(UNEVEN_RANGE),
         [] => Err(Problem::from(SequenceError::Internal).into()),
     }
+}
+
+/// Returns whether the last of several numbers tells the others, if they are so far apart.
+fn is_unbroken(stride: i64) -> bool {
+    stride == 1 || faults::is(Fault::UnevenRanges)
 }
 
 #[cfg(test)]

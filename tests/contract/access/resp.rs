@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::certificates::{BILLING, Certified, section};
 use super::{ADMIN, Roles, TestCaller, replace};
 use crate::support::{
-    Program, RespClient, Scrape, SignedCertificate, TlsCaller, resp_number, run, wait,
+    Options, Program, RespClient, Scrape, SignedCertificate, TlsCaller, resp_number, run, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -45,7 +45,7 @@ const RULES: [(&str, &[&str]); 10] = [
     ("SETNX new-{role} 41", &["definer"]),
 ];
 
-async fn start(options: crate::support::Options, access: &str, sections: &str) -> Roles {
+async fn start(options: Options, access: &str, sections: &str) -> Roles {
     let options = options
         .with_resp()
         .without_speed_limit()
@@ -183,6 +183,61 @@ fn a_withdrawn_token_gets_nothing_more_on_an_open_connection() {
         assert!(resp_number(&remaining.ask("INCR orders").await) > 0);
         assert_eq!(client.ask(&format!("AUTH {}", other.token)).await, "+OK");
         assert!(resp_number(&client.ask("INCR orders").await) > 0);
+    });
+}
+
+/// Opens a connection that takes numbers from memory, and has two commands in a transaction if
+/// `is_queueing`. Then withdraws its token, and returns what its next command gets.
+async fn after_its_withdrawal(options: Options, is_queueing: bool) -> String {
+    let (shop, other) = (
+        TestCaller::new("shop", "taker"),
+        TestCaller::new("other", "taker"),
+    );
+    let both = [shop.section(), other.section()].concat();
+    // Memory has numbers to the end.
+    let options = options.env("ODOMETER_DEFAULT__BLOCK__MIN", 1000);
+    let roles = start(options, ACCESS, &both).await;
+    let mut client = logged_in(&roles, &shop.token).await;
+    for number in 1..=20 {
+        assert_eq!(client.ask("INCR orders").await, format!(":{number}"));
+    }
+    if is_queueing {
+        assert_eq!(client.ask("MULTI").await, "+OK");
+        for _ in 0..2 {
+            assert_eq!(client.ask("INCR orders").await, "+QUEUED");
+        }
+    }
+    replace(&roles.callers_file(), &other.section());
+    // Another connection learns when the file was read.
+    wait::until("the token is withdrawn", LIMIT, async || {
+        let mut another = RespClient::open(&roles.program.resp_address()).await;
+        let reply = another.ask(&format!("AUTH {}", shop.token)).await;
+        (reply == WRONG).then_some(())
+    })
+    .await;
+    match is_queueing {
+        true => client.ask("EXEC").await,
+        false => client.ask("INCR orders").await,
+    }
+}
+
+#[test]
+fn a_token_that_is_withdrawn_counts_for_no_command_after_that() {
+    run(async {
+        let reply = after_its_withdrawal(Program::options(), false).await;
+        assert_eq!(reply, NOT_LOGGED_IN);
+        let replies = after_its_withdrawal(Program::options(), true).await;
+        assert_eq!(replies, format!("*[{NOT_LOGGED_IN}, {NOT_LOGGED_IN}]"));
+    });
+}
+
+#[test]
+fn a_client_of_redis_that_is_remembered_for_good_is_found_out() {
+    run(async {
+        let options = || Program::options().without_guards("memo-never-stale");
+        assert_eq!(after_its_withdrawal(options(), false).await, ":21");
+        let replies = after_its_withdrawal(options(), true).await;
+        assert_eq!(replies, "*[:21, :22]");
     });
 }
 

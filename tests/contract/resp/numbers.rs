@@ -95,6 +95,23 @@ fn a_range_whose_numbers_are_apart_is_refused_before_a_number_is_taken() {
     });
 }
 
+/// The client counts 5, 6 and 7, and 6 is no number of the sequence.
+#[test]
+fn a_range_whose_numbers_are_apart_is_found_out() {
+    run(async {
+        let options = Program::options().without_guards("uneven-ranges");
+        let service = RespService::with(options).await;
+        let http = service.program.client();
+        let definition = json!({"step": 2, "block": {"min": 1000}});
+        http.define("odd", &definition).await;
+        let mut client = service.connect().await;
+        assert_eq!(client.ask("INCR odd").await, ":1");
+        assert_eq!(client.ask("INCRBY odd 3").await, ":7");
+        assert_eq!(client.ask("INCRBY odd 3").await, ":13");
+        assert_eq!(client.ask("INCR odd").await, ":15");
+    });
+}
+
 /// The sequence behind the name decides, also if the name is not known yet.
 #[test]
 fn a_name_that_shares_numbers_gives_the_ranges_of_its_sequence() {
