@@ -60,9 +60,13 @@ impl Watch {
         watch
     }
 
-    /// Gives a new connection its place. From now on the tick watches it.
+    /// Gives a new connection its place. From now on the tick watches it. A connection that comes
+    /// after the stop ends as the idle ones did.
     pub(crate) fn admit(self: &Rc<Self>) -> WatchedPlace {
         let progress = Rc::new(ConnectionProgress::new(self.now.get()));
+        if self.is_stopping() {
+            progress.end(Cut::Idle);
+        }
         self.connections.borrow_mut().push(Rc::clone(&progress));
         self.metrics.open.increment(1.0);
         WatchedPlace {
@@ -237,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_ends_the_connections_that_are_idle() {
+    fn a_stop_ends_the_connections_that_are_idle_and_those_that_come_later() {
         let second = Duration::from_secs(1);
         let bounds = ConnectionBounds {
             head: second,
@@ -254,5 +258,7 @@ mod tests {
         assert!(watch.is_stopping());
         assert_eq!(idle.progress.cut(), Some(Cut::Idle));
         assert_eq!(asking.progress.cut(), None);
+        let late = watch.admit();
+        assert_eq!(late.progress.cut(), Some(Cut::Idle));
     }
 }
