@@ -67,11 +67,16 @@ pub(super) fn begin(
         && is_queued(known.command)
     {
         match transaction.add(bytes) {
+            // It counts when it is answered.
             Ok(()) => replies.simple("QUEUED"),
-            Err(line) => replies.error(&line),
+            Err(line) => {
+                session.n_commands += 1;
+                replies.error(&line);
+            }
         }
         return Rest::Nothing;
     }
+    session.n_commands += 1;
     run(session, known, arguments, replies).unwrap_or_else(|line| {
         replies.error(&line);
         Rest::Nothing
@@ -134,6 +139,7 @@ fn reject(
     line: ErrorLine,
     replies: &mut Replies,
 ) -> Rest {
+    session.n_commands += 1;
     session.spoil_transaction();
     if arguments.text(0).eq_ignore_ascii_case(b"EXEC") {
         session.transaction = None;

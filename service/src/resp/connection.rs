@@ -37,7 +37,6 @@ struct RespConnection {
     /// How many bytes of input the next command has at least.
     needed: usize,
     replies: Replies,
-    n_commands: u64,
 }
 
 /// Serves a connection to its end.
@@ -67,7 +66,6 @@ impl RespConnection {
             input: Vec::new(),
             needed: 1,
             replies: Replies::default(),
-            n_commands: 0,
         }
     }
 
@@ -91,8 +89,8 @@ impl RespConnection {
             true => self.answer_whole().await?,
             false => 0,
         };
-        self.wire.write(&mut self.replies).await?;
         self.count();
+        self.wire.write(&mut self.replies).await?;
         if n_answered > 0 {
             self.wire.note_answered(self.input.len());
         }
@@ -109,7 +107,6 @@ impl RespConnection {
             match parse(rest, CommandBounds::of(self.session.is_let_in())) {
                 Parsed::Whole { arguments, n_bytes } => {
                     let bytes = rest.get(..n_bytes).unwrap_or_default();
-                    self.n_commands += 1;
                     let (session, replies) = (&mut self.session, &mut self.replies);
                     let left = answers::begin(session, &arguments, bytes, replies);
                     if left != Rest::Nothing {
@@ -161,13 +158,13 @@ impl RespConnection {
     fn count(&mut self) {
         let metrics = &self.session.worker.resp.metrics.resp;
         let n_refused = self.replies.take_errors();
-        let n_commands = std::mem::take(&mut self.n_commands);
-        metrics
-            .answered
-            .increment(n_commands.saturating_sub(n_refused));
+        let n_commands = self.session.n_commands;
+        let n_answered = n_commands.saturating_sub(n_refused);
+        metrics.answered.increment(n_answered);
         if n_refused > 0 {
             metrics.refused.increment(n_refused);
         }
+        self.session.n_commands = 0;
     }
 }
 
@@ -177,6 +174,7 @@ fn refuse(session: &mut Session, line: &ErrorLine, replies: &mut Replies) {
     let text = String::from_utf8_lossy(line.text()).into_owned();
     resp.metrics.resp.malformed.increment(1);
     resp.calls.repeated_lines.note_malformed(text);
+    session.n_commands += 1;
     session.end = Some(SessionEnd::InOrder);
     replies.error(line);
 }

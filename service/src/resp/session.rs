@@ -35,6 +35,8 @@ pub(super) struct Session {
     /// How the connection ends, if it is to end.
     pub(super) end: Option<SessionEnd>,
     n_calls: u64,
+    /// How many commands were answered or refused since the metrics counted them.
+    pub(super) n_commands: u64,
 }
 
 /// What a connection has shown of its caller.
@@ -75,6 +77,7 @@ impl Session {
             unbroken: String::new(),
             end: None,
             n_calls: 0,
+            n_commands: 0,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::RespService;
-use crate::support::{Program, resp_command, resp_number, run};
+use crate::support::{Program, Scrape, resp_command, resp_number, run};
 
 #[test]
 fn queued_commands_are_answered_together() {
@@ -75,6 +75,29 @@ fn a_command_that_is_not_queued_gives_the_transaction_up() {
         client.ask("MULTI").await;
         assert_eq!(client.ask("RESET").await, "+RESET");
         assert_eq!(client.ask("EXEC").await, "-ERR EXEC without MULTI");
+    });
+}
+
+#[test]
+fn commands_of_a_transaction_count_when_they_are_answered() {
+    run(async {
+        let service = RespService::start().await;
+        let http = service.program.client();
+        let n_commands = async || {
+            let scrape = Scrape::of(&http).await;
+            let of = |outcome| scrape.sum("odometer_resp_commands_total", &[("outcome", outcome)]);
+            (of("answered"), of("refused"))
+        };
+        let mut client = service.connect().await;
+        for command in ["MULTI", "DECR a", "INCR orders", "DECR a"] {
+            client.ask(command).await;
+        }
+        assert_eq!(n_commands().await, (1.0, 0.0));
+        client.ask("EXEC").await;
+        assert_eq!(n_commands().await, (3.0, 2.0));
+        client.send(b"PING\r\n*x\r\n").await;
+        assert_eq!(client.replies_to_the_end().await.len(), 2);
+        assert_eq!(n_commands().await, (4.0, 3.0));
     });
 }
 
