@@ -190,11 +190,7 @@ fn run(
             integer(arguments.text(2)).ok_or(NOT_AN_INTEGER)?;
             return Err(NEVER_TAKEN_BACK);
         }
-        RespCommand::IncrByFloat => {
-            let text = std::str::from_utf8(arguments.text(2)).ok();
-            let number = text.and_then(|text| text.parse::<f64>().ok());
-            return Err(number.map_or(NOT_A_FLOAT, |_| NEVER_TAKEN_BACK));
-        }
+        RespCommand::IncrByFloat => return Err(not_by_float(arguments.text(2))),
         RespCommand::TakeBack => return Err(NEVER_TAKEN_BACK),
         RespCommand::Set => {
             let value = creation::value_of_set(arguments, ignores_expiry)?;
@@ -224,6 +220,9 @@ fn run(
         | RespCommand::Quit
         | RespCommand::Reset
         | RespCommand::Select => run_for_connection(session, known, arguments, replies)?,
+        RespCommand::Container => {
+            return Err(ErrorLine::unknown_subcommand(known.name, arguments));
+        }
         RespCommand::ClientSetName => server_info::set_name(session, arguments, replies)?,
         RespCommand::ClientSetInfo => server_info::set_info(arguments, replies)?,
         RespCommand::ClientGetName => server_info::get_name(session, replies),
@@ -291,6 +290,13 @@ fn amount(text: &[u8]) -> Result<u64, ErrorLine> {
     let amount = integer(text).ok_or(NOT_AN_INTEGER)?;
     let amount = u64::try_from(amount).ok().filter(|amount| *amount > 0);
     amount.ok_or(NEVER_TAKEN_BACK)
+}
+
+/// Returns why no number is increased by a part of one.
+fn not_by_float(text: &[u8]) -> ErrorLine {
+    let text = std::str::from_utf8(text).ok();
+    let number = text.and_then(|text| text.parse::<f64>().ok());
+    number.map_or(NOT_A_FLOAT, |_| NEVER_TAKEN_BACK)
 }
 
 fn begin_transaction(session: &mut Session, replies: &mut Replies) -> Result<(), ErrorLine> {

@@ -31,6 +31,8 @@ pub(super) enum RespCommand {
     Reset,
     Auth,
     Select,
+    /// Nothing but subcommands.
+    Container,
     ClientSetName,
     ClientSetInfo,
     ClientGetName,
@@ -105,7 +107,7 @@ commands! {
     "echo" 2 Echo;
     "quit" -1 Quit;
     "reset" 1 Reset;
-    "client" -2 ClientId;
+    "client" -2 Container;
     "client|setname" 3 ClientSetName;
     "client|setinfo" 4 ClientSetInfo;
     "client|getname" 2 ClientGetName;
@@ -116,13 +118,10 @@ commands! {
     "command|count" 2 CommandCount;
     "command|docs" -2 CommandDocs;
     "command|info" -2 CommandInfo;
-    "config" -2 ConfigGet;
+    "config" -2 Container;
     "config|get" -3 ConfigGet;
     "info" -1 Info;
 }
-
-/// Commands with subcommands.
-const CONTAINERS: [&str; 3] = ["client", "command", "config"];
 
 /// Names that only HTTP has.
 const OF_HTTP: [&[u8]; 2] = [b"POST", b"Host:"];
@@ -140,7 +139,7 @@ pub(super) fn find(arguments: &Arguments<'_>) -> Result<&'static KnownCommand, N
             false => NoCommand::Unknown(ErrorLine::unknown_command(arguments)),
         });
     };
-    if CONTAINERS.contains(&found.name) && arguments.count() > 1 {
+    if found.has_subcommands() && arguments.count() > 1 {
         let container = found.name;
         let unknown = || ErrorLine::unknown_subcommand(container, arguments);
         let inner = inside(container, arguments.text(1));
@@ -172,6 +171,11 @@ fn inside(container: &str, name: &[u8]) -> Option<&'static KnownCommand> {
 }
 
 impl KnownCommand {
+    /// Returns whether the word behind the name is part of it.
+    fn has_subcommands(&self) -> bool {
+        matches!(self.command, RespCommand::Container | RespCommand::Commands)
+    }
+
     /// Returns whether the command takes so many arguments, with its name.
     fn takes(&self, count: usize) -> bool {
         let wanted = usize::from(self.arity.unsigned_abs());
@@ -265,10 +269,11 @@ mod tests {
             let alike = COMMANDS.iter().filter(|it| it.name == known.name);
             assert_eq!(alike.count(), 1, "{}", known.name);
         }
-        for container in CONTAINERS {
-            let begin = format!("{container}|");
-            let n_inside = COMMANDS.iter().filter(|it| it.name.starts_with(&begin));
-            assert!(n_inside.count() > 0, "{container}");
+        for known in COMMANDS {
+            let begin = format!("{}|", known.name);
+            let mut inside = COMMANDS.iter().filter(|it| it.name.starts_with(&begin));
+            let has_some = inside.next().is_some();
+            assert_eq!(has_some, known.has_subcommands(), "{}", known.name);
         }
     }
 }

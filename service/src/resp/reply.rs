@@ -80,6 +80,12 @@ impl Replies {
         self.bytes.extend_from_slice(nothing);
     }
 
+    /// Writes that there is no list.
+    pub(super) fn no_list(&mut self) {
+        let nothing: &[u8] = if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" };
+        self.bytes.extend_from_slice(nothing);
+    }
+
     /// Begins a list, to which the next `n` replies belong.
     pub(super) fn list(&mut self, n: usize) {
         self.length(b'*', n);
@@ -119,13 +125,14 @@ mod tests {
     #[test]
     fn each_reply_has_its_form_in_both_versions() {
         type Write = fn(&mut Replies);
-        let cases: [(Write, &str, &str); 8] = [
+        let cases: [(Write, &str, &str); 9] = [
             (|it| it.simple("OK"), "+OK\r\n", "+OK\r\n"),
             (|it| it.integer(-7), ":-7\r\n", ":-7\r\n"),
             (|it| it.bulk(b"a\r\n"), "$3\r\na\r\n\r\n", "$3\r\na\r\n\r\n"),
             (|it| it.bulk(b""), "$0\r\n\r\n", "$0\r\n\r\n"),
             (|it| it.verbatim("ab"), "$2\r\nab\r\n", "=6\r\ntxt:ab\r\n"),
             (|it| it.nothing(), "$-1\r\n", "_\r\n"),
+            (|it| it.no_list(), "*-1\r\n", "_\r\n"),
             (|it| it.list(2), "*2\r\n", "*2\r\n"),
             (|it| it.pairs(2), "*4\r\n", "%2\r\n"),
         ];

@@ -92,7 +92,7 @@ pub(super) fn describe_commands(arguments: &Arguments<'_>, replies: &mut Replies
     let n_asked = arguments.starting_at(2).count();
     replies.list(n_asked);
     for _ in 0..n_asked {
-        replies.nothing();
+        replies.no_list();
     }
 }
 
