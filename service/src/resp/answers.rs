@@ -35,6 +35,8 @@ pub(super) enum Later {
     /// A sequence whose first number comes after this value. Whether the client sent `SET`.
     Creation(i64, bool),
     Reading(Reading),
+    /// How many keys are known.
+    Existence,
     Login,
     Greeting,
 }
@@ -126,6 +128,7 @@ async fn answer(
         Later::Reading(reading) => {
             readings::read(session, reading, arguments, replies).await?;
         }
+        Later::Existence => replies.integer(readings::count_known(session, arguments).await?),
         Later::Login => login::log_in(session, arguments, replies).await?,
         Later::Greeting => login::greet(session, arguments, replies).await?,
     }
@@ -201,13 +204,13 @@ fn run(
             return Ok(Rest::Later(Later::Creation(value, false)));
         }
         RespCommand::Get => return reading(Reading::Value),
-        RespCommand::Exists => return reading(Reading::Existence),
+        RespCommand::Exists => return Ok(Rest::Later(Later::Existence)),
         RespCommand::Type => return reading(Reading::Type),
         RespCommand::TimeToLive => return reading(Reading::TimeToLive),
         RespCommand::Auth => return Ok(Rest::Later(Later::Login)),
         RespCommand::Hello => return Ok(Rest::Later(Later::Greeting)),
         RespCommand::Exec => return execute(session),
-        RespCommand::Expire => replies.integer(expire(arguments, ignores_expiry)?),
+        RespCommand::Expire => return reading(expiry(arguments, ignores_expiry)?),
         RespCommand::Multi => begin_transaction(session, replies)?,
         RespCommand::Discard => {
             session.transaction.take().ok_or(DISCARD_WITHOUT_MULTI)?;
@@ -314,8 +317,9 @@ fn execute(session: &mut Session) -> Result<Rest, ErrorLine> {
     Ok(Rest::Transaction(n_commands, commands))
 }
 
-/// Lets a command do nothing that would let a key expire, if the configuration says so.
-fn expire(arguments: &Arguments<'_>, ignores_expiry: bool) -> Result<i64, ErrorLine> {
+/// Lets a command do nothing that would let a key expire, if the configuration says so. The reply
+/// then says whether the key is known.
+fn expiry(arguments: &Arguments<'_>, ignores_expiry: bool) -> Result<Reading, ErrorLine> {
     let known: [&[u8]; 4] = [b"NX", b"XX", b"GT", b"LT"];
     let is_known = |option: &&[u8]| known.iter().any(|known| known.eq_ignore_ascii_case(option));
     if let Some(option) = arguments.starting_at(3).find(|option| !is_known(option)) {
@@ -323,7 +327,7 @@ fn expire(arguments: &Arguments<'_>, ignores_expiry: bool) -> Result<i64, ErrorL
     }
     integer(arguments.text(2)).ok_or(NOT_AN_INTEGER)?;
     match ignores_expiry {
-        true => Ok(1),
+        true => Ok(Reading::Expiry),
         false => Err(NEVER_EXPIRES),
     }
 }
@@ -337,7 +341,9 @@ fn log(session: &Session, later: Later, arguments: &Arguments<'_>, line: &ErrorL
     };
     // The arguments of a login are secret.
     let key = match later {
-        Later::Numbers(_) | Later::Creation(..) | Later::Reading(_) => arguments.get(1),
+        Later::Numbers(_) | Later::Creation(..) | Later::Reading(_) | Later::Existence => {
+            arguments.get(1)
+        }
         Later::Login | Later::Greeting => None,
     };
     let target = key.map(|key| key_rules::target(&resp.rules, key));

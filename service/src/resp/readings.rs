@@ -1,6 +1,7 @@
 //! Answers what clients ask of keys: whether they are known, and how far their numbers go.
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use odometer_core::definition::Kind;
 use odometer_core::name::SequenceName;
@@ -24,11 +25,21 @@ use crate::calls::sources;
 pub(super) enum Reading {
     /// An upper bound of the numbers that were given.
     Value,
-    /// How many of the keys are known.
-    Existence,
     Type,
     /// A number never expires.
     TimeToLive,
+    /// Whether there is what would expire, if the configuration lets such commands do nothing.
+    Expiry,
+}
+
+impl Reading {
+    /// Returns the right that a caller needs. A program that lets a key expire counts on it before.
+    fn right(self) -> Right {
+        match self {
+            Self::Value | Self::Type | Self::TimeToLive => Right::Look,
+            Self::Expiry => Right::Take,
+        }
+    }
 }
 
 /// A sequence, and the period of it that a key leads to.
@@ -37,7 +48,7 @@ type KnownCounter = (SequenceName, Option<Period>);
 /// Answers a reading.
 ///
 /// # Errors
-/// The caller may not look at the sequence, or the store was asked and did not answer.
+/// The caller lacks the right, or the store was asked and did not answer.
 pub(super) async fn read(
     session: &Session,
     reading: Reading,
@@ -46,15 +57,7 @@ pub(super) async fn read(
 ) -> Result<(), ErrorLine> {
     let worker = Rc::clone(&session.worker);
     let (resp, evidence) = (&worker.resp, session.evidence()?);
-    if reading == Reading::Existence {
-        let mut n_known = 0;
-        for key in arguments.starting_at(1) {
-            n_known += i64::from(known(resp, &evidence, key).await?.is_some());
-        }
-        replies.integer(n_known);
-        return Ok(());
-    }
-    let found = known(resp, &evidence, arguments.text(1)).await?;
+    let found = known(resp, &evidence, reading.right(), arguments.text(1)).await?;
     match (reading, found) {
         (Reading::Value, Some(counter)) => {
             let value = last_reserved(resp, counter).await?;
@@ -63,24 +66,47 @@ pub(super) async fn read(
         (Reading::Value, None) => replies.nothing(),
         (Reading::Type, Some(_)) => replies.simple("string"),
         (Reading::Type, None) => replies.simple("none"),
-        (Reading::TimeToLive | Reading::Existence, Some(_)) => replies.integer(-1),
-        (Reading::TimeToLive | Reading::Existence, None) => replies.integer(-2),
+        (Reading::TimeToLive, Some(_)) => replies.integer(-1),
+        (Reading::TimeToLive, None) => replies.integer(-2),
+        (Reading::Expiry, found) => replies.integer(i64::from(found.is_some())),
     }
     Ok(())
 }
 
-/// Returns what a key leads to, if it was used before.
+/// Returns how many of the keys in a command are known. All together have the time of one call.
+///
+/// # Errors
+/// The caller may not look at one of the sequences, or the store was asked and did not answer.
+pub(super) async fn count_known(
+    session: &Session,
+    arguments: &Arguments<'_>,
+) -> Result<i64, ErrorLine> {
+    let worker = Rc::clone(&session.worker);
+    let (resp, evidence) = (&worker.resp, session.evidence()?);
+    let until = Instant::now() + resp.calls.directory.call_time();
+    let counting = async {
+        let mut n_known = 0;
+        for key in arguments.starting_at(1) {
+            let found = known(resp, &evidence, Right::Look, key).await?;
+            n_known += i64::from(found.is_some());
+        }
+        Ok(n_known)
+    };
+    Ok(sources::in_time(until, counting).await?)
+}
+
+/// Returns what a key leads to, if it was used before and the caller has `right` on it.
 async fn known(
     resp: &Resp,
     evidence: &Evidence<'_>,
+    right: Right,
     key: &[u8],
-) -> Result<Option<KnownCounter>, ErrorLine> {
+) -> Result<Option<KnownCounter>, Problem> {
     let (name, period) = key_rules::target(&resp.rules, key).checked()?;
     let (calls, directory) = (&resp.calls, &resp.calls.directory);
-    let _caller = sources::admit(evidence, calls, Right::Look, &name).await?;
-    let source = directory.source(&name).await.map_err(Problem::from)?;
-    let first_use = directory.first_use(&source, period.as_ref()).await;
-    let first_use = first_use.map_err(Problem::from)?;
+    let _caller = sources::admit(evidence, calls, right, &name).await?;
+    let source = directory.source(&name).await?;
+    let first_use = directory.first_use(&source, period.as_ref()).await?;
     Ok(first_use.is_none().then_some((source, period)))
 }
 

@@ -1,9 +1,15 @@
 //! Tests each command, in both versions of the protocol.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::RespService;
-use crate::support::{resp_number, run};
+use crate::support::{
+    Backend, Program, Proxy, RespClient, Server, TestDatabase, resp_number, run, wait,
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// Commands in their order, with their replies in RESP2 and in RESP3. `{v}` is the version.
 const COMMANDS: [(&str, &str, &str); 55] = [
@@ -213,6 +219,32 @@ fn the_server_tells_tools_what_they_look_for() {
         client.ask("HELLO 3").await;
         let verbatim = client.ask("INFO server").await;
         assert!(verbatim.starts_with("=txt:# Server"), "{verbatim}");
+    });
+}
+
+/// Each key is asked for in less than the time of a call, and all together are not.
+#[test]
+fn the_keys_of_a_command_have_the_time_of_one_call_together() {
+    run(async {
+        let server = Server::shared(Backend::Postgres).await;
+        let proxy = Proxy::to(server.port()).await;
+        let database = TestDatabase::prepared_on(server).await;
+        let options = Program::options()
+            .with_resp()
+            .database(&database.url_through(&proxy, server))
+            .env("ODOMETER_REFILL__DEADLINE", "1s");
+        let program = options.start_ready().await;
+        let mut client = RespClient::open(&program.resp_address()).await;
+        let names: Vec<String> = (0..15).map(|n| format!("n{n}")).collect();
+        let exists = format!("EXISTS {}", names.join(" "));
+        proxy.delay_replies(Duration::from_millis(200));
+        let late = client.ask(&exists).await;
+        assert!(late.starts_with("-TRYAGAIN refill_timeout: "), "{late}");
+        proxy.delay_replies(Duration::ZERO);
+        wait::until("the database is quick again", LIMIT, async || {
+            (client.ask(&exists).await == ":0").then_some(())
+        })
+        .await;
     });
 }
 

@@ -79,6 +79,7 @@ fn a_key_never_expires_and_the_operator_says_what_is_replied() {
             ("PEXPIRE hits 1", ":1"),
             ("EXPIREAT hits 1", ":1"),
             ("PEXPIREAT hits 1 NX", ":1"),
+            ("EXPIRE unknown 1", ":0"),
             ("SET new 0 EX 1 NX", "+OK"),
             ("SET newer 0 NX PX 1", "+OK"),
         ] {
