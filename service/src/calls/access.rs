@@ -124,8 +124,8 @@ impl Access {
         self.has_roles().then(|| Arc::clone(&self.credentials))
     }
 
-    /// Writes a line to the log about a minute with wrong tokens, if that minute is over at the time
-    /// `now`, and lines about refused calls that have waited long enough.
+    /// Writes lines to the log that have waited long enough at the time `now`: about a minute with
+    /// wrong tokens, and about refused calls.
     pub(crate) fn tell(&self, now: Instant) {
         self.wrong.tell(now);
         self.denials.tell(now);

@@ -49,6 +49,7 @@ const SCRIPT: &[&str] = &[
     "PTTL orders",
     "GET none",
     "GET",
+    "EXPIRE none 5",
     "EXPIRE orders x",
     "EXPIRE orders 5 WHY",
     "EXPIRE orders",
@@ -143,6 +144,20 @@ const MALFORMED: &[&str] = &[
 /// What is too much before a login. Each ends its connection.
 const TOO_MUCH: &[&str] = &["*11\r\n", "*1\r\n$16385\r\n"];
 
+/// Starts a Redis server of the version whose words the listener has. Others say some in another way.
+async fn redis() -> Redis {
+    let redis = Redis::start().await;
+    let told = redis.ask(&["INFO", "server"]);
+    let mut lines = told.lines();
+    let version = lines.find_map(|line| line.strip_prefix("redis_version:"));
+    let version = version.expect("it tells its version");
+    assert!(
+        version.starts_with("7."),
+        "this is Redis {version}, and the listener has the words of Redis 7"
+    );
+    redis
+}
+
 /// The listener and a Redis server, one connection of each.
 struct Pair {
     ours: RespClient<TcpStream>,
@@ -195,7 +210,8 @@ impl Pair {
 #[test]
 fn the_listener_says_what_redis_says() {
     run(async {
-        let (service, redis) = (RespService::start().await, Redis::start().await);
+        let options = Program::options().env("ODOMETER_RESP__EXPIRE", "ignore");
+        let (service, redis) = (RespService::with(options).await, redis().await);
         Pair::open(&service, &redis).await.must_agree(SCRIPT).await;
         for bytes in MALFORMED {
             let pair = Pair::open(&service, &redis).await;
@@ -208,7 +224,7 @@ fn the_listener_says_what_redis_says() {
 fn the_listener_asks_for_a_password_as_redis_does() {
     run(async {
         let options = Program::options().env("ODOMETER_RESP__PASSWORD", PASSWORD);
-        let (service, redis) = (RespService::with(options).await, Redis::start().await);
+        let (service, redis) = (RespService::with(options).await, redis().await);
         assert_eq!(redis.ask(&["CONFIG", "SET", "requirepass", PASSWORD]), "OK");
         Pair::open(&service, &redis).await.must_agree(LOGIN).await;
         for bytes in TOO_MUCH {

@@ -135,7 +135,7 @@ fn the_library_of_rust_takes_numbers() {
         for protocol in ["resp2", "resp3"] {
             let url = format!("redis://:{PASSWORD}@{address}/?protocol={protocol}");
             let client = redis::Client::open(url).expect("a URL");
-            let connection = client.get_multiplexed_async_connection().await;
+            let connection = Box::pin(client.get_multiplexed_async_connection()).await;
             let mut connection = connection.expect("it logs in");
             let one: i64 = redis::cmd("INCR")
                 .arg("orders")
