@@ -84,12 +84,7 @@ pub fn serve(
     let http = Http::new(place, shared, directory, metrics, openapi, config);
     let http = Data::new(http);
     let untold = UnreportedLines(Arc::clone(&http.calls));
-    // The metrics count the connections of callers.
-    let metrics = if role.serves_callers() {
-        http.metrics.listener.clone()
-    } else {
-        ListenerMetrics::uncounted()
-    };
+    let metrics = listener_metrics(role, &http.metrics);
     let all = bounds.connections.saturating_mul(workers);
     metrics.max.set(all as f64);
     let stopping = config.shutdown.deadline - config.shutdown.ready_wait;
@@ -161,6 +156,14 @@ fn connection_bounds(config: &Config, connections: usize) -> ConnectionBounds {
         reply: config.http.write,
         unread: max_unread(config.limits.body),
         connections,
+    }
+}
+
+/// Returns the metrics of a listener's connections, of which those of callers are counted.
+fn listener_metrics(role: ListenerRole, metrics: &Metrics) -> ListenerMetrics {
+    match role.serves_callers() {
+        true => metrics.listener.clone(),
+        false => ListenerMetrics::uncounted(),
     }
 }
 
