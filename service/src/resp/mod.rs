@@ -2,7 +2,8 @@
 //!
 //! This folder owns the commands, and what is different from Redis: no number is taken back, and
 //! none expires. It asks the directory of `sequence` for numbers, by the same path as HTTP does,
-//! and `calls` who may have them. It knows neither the store nor HTTP.
+//! and `calls` who may have them. It knows neither the store nor HTTP. ADR 39 says why there is a
+//! listener, and what it decides otherwise than HTTP.
 //!
 //! Read first:
 //!
