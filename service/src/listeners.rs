@@ -26,7 +26,8 @@ use crate::resp::{self, RespSettings};
 const SEND_BUFFER: u32 = 64 * 1024;
 
 /// When the kernel asks an idle client of Redis whether it is there, and how often it asks again.
-/// Redis has the same times. Without them, a client whose machine is gone would keep its connection.
+/// Redis has the same times. Without them, a client whose machine is gone would keep its
+/// connection.
 const ASKED_AFTER: Duration = Duration::from_secs(300);
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(100);
 const ASKED_AT_MOST: u32 = 3;

@@ -215,8 +215,8 @@ impl Access {
         self.identify(evidence, right).await
     }
 
-    /// Finds out who shows the password. A long one is looked at as the tokens of callers are: by its
-    /// hash, so that the time taken reveals nothing, and before any token waits.
+    /// Finds out who shows the password. A long one is looked at as the tokens of callers are: by
+    /// its hash, so that the time taken reveals nothing, and before any token waits.
     async fn member(&self, evidence: &Evidence<'_>) -> Result<Caller, Problem> {
         if !evidence.shows_token() {
             return Err(unauthenticated(false));

@@ -97,8 +97,8 @@ impl ConnectionProgress {
         self.moved.set(now);
     }
 
-    /// Says for how long the connection may be idle, until something is read. Then [`IdleLimit::Usual`]
-    /// holds again.
+    /// Says for how long the connection may be idle, until something is read. Then
+    /// [`IdleLimit::Usual`] holds again.
     pub(crate) fn may_be_idle(&self, limit: IdleLimit) {
         self.idle.set(limit);
     }

@@ -297,8 +297,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | 0)
 }
 
-/// Returns the arguments of a line with quotation marks, of those above `max` only the first. `None`
-/// if the marks are not balanced.
+/// Returns the arguments of a line with quotation marks, of those above `max` only the first.
+/// `None` if the marks are not balanced.
 fn unquoted(line: &[u8], max: usize) -> Option<Vec<Vec<u8>>> {
     let mut all = Vec::new();
     let mut rest = line;

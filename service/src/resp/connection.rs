@@ -142,8 +142,8 @@ impl RespConnection {
         Ok(at)
     }
 
-    /// Says for how long the connection may be idle. A pool of a client keeps its connections for as
-    /// long as it likes, once they are logged in.
+    /// Says for how long the connection may be idle. A pool of a client keeps its connections for
+    /// as long as it likes, once they are logged in.
     fn limit_idleness(&self) {
         let limit = match (self.session.is_let_in(), &self.session.transaction) {
             (false, _) => IdleLimit::Short,

@@ -81,7 +81,8 @@ impl Session {
         }
     }
 
-    /// Finds out once whether the certificate of the connection is a caller's. Each call asks again.
+    /// Finds out once whether the certificate of the connection is a caller's. Each call asks
+    /// again.
     pub(super) async fn look_at_certificate(&mut self) {
         let access = &self.worker.resp.calls.access;
         if self.certificate.is_none() || !access.has_roles() {
@@ -122,7 +123,8 @@ impl Session {
         }
     }
 
-    /// Notes that a wrong token was shown. It takes no login away, but nobody is anonymous after it.
+    /// Notes that a wrong token was shown. It takes no login away, but nobody is anonymous after
+    /// it.
     pub(super) fn note_wrong_token(&mut self) {
         if let Login::Nothing = self.login {
             self.login = Login::Wrong;
@@ -206,9 +208,9 @@ impl Session {
         })
     }
 
-    /// Returns whether the last range of numbers was of this name, and unbroken. The distance of the
-    /// numbers of a sequence never changes. But a name that shares the numbers of a sequence may get
-    /// one of its own.
+    /// Returns whether the last range of numbers was of this name, and unbroken. The distance of
+    /// the numbers of a sequence never changes. But a name that shares the numbers of a sequence
+    /// may get one of its own.
     pub(super) fn is_unbroken(&self, name: &str) -> bool {
         !name.is_empty() && self.unbroken == name
     }

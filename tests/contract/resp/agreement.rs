@@ -144,7 +144,7 @@ const MALFORMED: &[&str] = &[
 /// What is too much before a login. Each ends its connection.
 const TOO_MUCH: &[&str] = &["*11\r\n", "*1\r\n$16385\r\n"];
 
-/// Starts a Redis server of the version whose words the listener has. Others say some in another way.
+/// Starts a Redis server of the version whose words the listener has. Others have other ones.
 async fn redis() -> Redis {
     let redis = Redis::start().await;
     let told = redis.ask(&["INFO", "server"]);
