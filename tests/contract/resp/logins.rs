@@ -123,7 +123,7 @@ fn a_program_that_asks_for_no_password_is_found_out() {
 #[test]
 fn a_connection_stays_idle_only_after_its_login() {
     run(async {
-        let options = with_password().env("ODOMETER_HTTP__HEAD", "1s");
+        let options = with_password().env("ODOMETER_HTTP__HEAD", "2s");
         let service = RespService::with(options).await;
         let (mut member, mut stranger) = (service.connect().await, service.connect().await);
         let (mut silent, mut reset) = (service.connect().await, service.connect().await);
