@@ -12,6 +12,7 @@ mod numbers;
 mod openapi;
 mod periods;
 mod replica;
+mod resp;
 mod sequences;
 mod size_limits;
 mod slow_clients;

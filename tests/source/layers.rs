@@ -77,7 +77,7 @@ const GUARDED: [&str; 9] = [
 
 /// Folders, and the words that no source below them may contain. No manifest can enforce these
 /// rules.
-const BANNED: [(&str, &[&str]); 3] = [
+const BANNED: [(&str, &[&str]); 6] = [
     (
         "core/src",
         &[
@@ -90,8 +90,40 @@ const BANNED: [(&str, &[&str]); 3] = [
         ],
     ),
     (
+        "service/src/edge",
+        &[
+            "odometer_sequence",
+            "odometer_store",
+            "crate::application",
+            "crate::calls",
+            "crate::http",
+            "crate::resp",
+        ],
+    ),
+    (
+        "service/src/calls",
+        &[
+            "actix_http",
+            "actix_web",
+            "odometer_store",
+            "crate::application",
+            "crate::edge",
+            "crate::http",
+            "crate::resp",
+        ],
+    ),
+    (
         "service/src/http",
-        &["odometer_store", "crate::application"],
+        &["odometer_store", "crate::application", "crate::resp"],
+    ),
+    (
+        "service/src/resp",
+        &[
+            "actix_http",
+            "odometer_store",
+            "crate::application",
+            "crate::http",
+        ],
     ),
     (
         "service/src/remote",

@@ -17,6 +17,7 @@ mod hostile;
 mod in_process;
 mod leases;
 pub(crate) mod pages;
+mod resp;
 mod single;
 mod slow;
 mod snowflake;
@@ -97,6 +98,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: true,
         estimate: |pace| pace.estimate(3),
         measure: |stage, pace| Box::pin(single::pipelined(stage, pace)),
+    },
+    Entry {
+        name: "resp",
+        title: "numbers by INCR and INCRBY, compared with Redis",
+        is_quick: true,
+        estimate: |pace| pace.estimate(resp::n_contenders(pace)),
+        measure: |stage, pace| Box::pin(resp::resp(stage, pace)),
     },
     Entry {
         name: "batches",

@@ -1,4 +1,5 @@
-//! Says how large a call for numbers may be, as far as memory knows.
+//! Says how large a call for numbers may be, as far as memory knows, and how far apart its numbers
+//! are.
 
 use odometer_core::{
     block::Block,
@@ -12,7 +13,7 @@ use odometer_process::clock;
 use odometer_store::limit_of;
 
 use crate::{
-    actor::queue::Wants, directory::calls::Directory, directory::usage::left,
+    actor::queue::Wants, directory::calls::Directory, directory::usage::left, error::SequenceError,
     issuer::memory::Issuer,
 };
 
@@ -60,6 +61,32 @@ impl Directory {
             None => bounds,
             Some(counter) => bounds.with_counter(&definition, &counter),
         })
+    }
+
+    /// Returns how far apart the numbers of a range are: the step, times the databases that share
+    /// the sequence. A name that shares the numbers of another sequence counts as that one, and a
+    /// name that was never used as one that its template creates. `None` if no call creates it.
+    ///
+    /// # Errors
+    /// The sequence is retired, or the store was asked about the name and did not answer.
+    pub async fn stride(&self, name: &SequenceName) -> Result<Option<i64>, SequenceError> {
+        let name = &self.source(name).await?;
+        let definition = match self.find(name).await {
+            Ok(issuer) => issuer.definition(),
+            Err(SequenceError::NotFound { .. } | SequenceError::Elsewhere) => {
+                match self.shared.settings.templates.created_with(name) {
+                    Some(template) => template,
+                    None => return Ok(None),
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        if definition.kind == Kind::Snowflake {
+            return Ok(Some(1));
+        }
+        let n_databases = self.shared.store.n_databases(&definition.store);
+        let n_databases = i64::try_from(n_databases).unwrap_or(i64::MAX);
+        Ok(Some(definition.step.saturating_mul(n_databases)))
     }
 
     /// Returns the bounds of a counter of which nothing is reserved.

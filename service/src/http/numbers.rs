@@ -1,11 +1,10 @@
 //! Answers calls that take numbers: `next` for one number or a batch, and `blocks`.
 
-use std::future::ready;
 use std::time::{Duration, Instant};
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use odometer_core::block::Block;
-use odometer_sequence::{Wants, audit::Taking, error::SequenceError, issued::Issued};
+use odometer_sequence::{Wants, error::SequenceError, issued::Issued};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -16,12 +15,15 @@ use super::payload::{
     parameters::{AnySequencePath, BlocksQuery, NextQuery, Traceparent},
     values,
 };
-use super::problem::Problem;
-use super::quotas::{self, RequestedShare};
-use super::sources::Taker;
 use super::state::{Call, Http};
-use super::{body, parse, reply, size_limit, sources, suggestions};
+use super::{body, evidence, parse, reply};
 use crate::access::right::Right;
+use crate::calls::evidence::Evidence;
+use crate::calls::numbers::{reserve_for, take_for};
+use crate::calls::problem::Problem;
+use crate::calls::quotas::{self, RequestedShare};
+use crate::calls::sources::Taker;
+use crate::calls::{size_limit, sources};
 
 /// How long a call for too many numbers waits until it is known what bounds the call.
 const BOUNDS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -70,7 +72,8 @@ pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse,
     let asked = parse::next_of_any_count(request.uri().query())?;
     let wanted = parse::wanted(request.headers());
     let of = (&name, asked.period.as_ref());
-    let taker = sources::admit_taker(&request, &http, Right::Take, of).await?;
+    let evidence = evidence::of(&request);
+    let taker = sources::admit_taker(&evidence, &http, Right::Take, of).await?;
     let caller = &taker.caller;
     body::nothing(&request, payload, http.body).await?;
     let share = RequestedShare {
@@ -84,7 +87,7 @@ pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse,
         },
         is_confirmed: asked.confirm,
     };
-    let taken = take(&request, &http, (&taker, &share), (&asked, wanted)).await;
+    let taken = take(&evidence, &http, (&taker, &share), (&asked, wanted)).await;
     let (issued, room) =
         taken.map_err(|refused| size_limit::lowered(refused, &http, caller, &share))?;
     // A shared name may have got a sequence of its own meanwhile.
@@ -100,7 +103,7 @@ pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse,
 /// Takes the numbers of a call, with room for its reply, if the call asks for no more than it may
 /// have.
 async fn take(
-    request: &HttpRequest,
+    evidence: &Evidence<'_>,
     http: &Http,
     (taker, share): (&Taker, &RequestedShare<'_>),
     (asked, wanted): (&NextQuery, MediaType),
@@ -119,13 +122,7 @@ async fn take(
     sources::in_time(until, quotas::check_share(http, caller, share)).await?;
     let n_bytes = reply::most_bytes(directory, share.name.as_str(), asked, wanted);
     let room = http.large_replies.take(n_bytes)?;
-    let charge = quotas::take_numbers(caller, share.n)?;
-    let first_use = taker.note_first_use(request, share.period);
-    let batch = (share.n, asked.contiguous);
-    let taken = directory.take(share.name, share.period, batch, until).await;
-    charge.settle(&taken);
-    first_use.into_iter().for_each(|note| note.settle(&taken));
-    let issued = suggestions::with_suggestions(http, caller, ready(taken)).await?;
+    let issued = take_for(http, evidence, (taker, share), until).await?;
     Ok((issued, room))
 }
 
@@ -143,7 +140,8 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
     parse::no_idempotency_key(request.headers())?;
     let asked = parse::blocks(request.uri().query())?;
     let of = (&name, asked.period.as_ref());
-    let taker = sources::admit_taker(&request, &http, Right::Block, of).await?;
+    let evidence = evidence::of(&request);
+    let taker = sources::admit_taker(&evidence, &http, Right::Block, of).await?;
     let caller = &taker.caller;
     body::nothing(&request, payload, http.body).await?;
     let share = RequestedShare {
@@ -154,7 +152,7 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
         wants: Wants::Block,
         is_confirmed: asked.confirm,
     };
-    let reserved = reserve(&request, &http, &taker, &share).await;
+    let reserved = reserve_for(&http, &evidence, &taker, &share).await;
     let issued = reserved.map_err(|refused| size_limit::lowered(refused, &http, caller, &share))?;
     caller.check(Right::Block, &issued.key.sequence)?;
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
@@ -167,30 +165,4 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
         count: block.count(),
         step: block.step(),
     }))
-}
-
-/// Reserves the range of a call, if the call asks for no more than it may have.
-async fn reserve(
-    request: &HttpRequest,
-    http: &Http,
-    taker: &Taker,
-    share: &RequestedShare<'_>,
-) -> Result<Issued, Problem> {
-    let caller = &taker.caller;
-    let until = Instant::now() + taker.time_left;
-    sources::in_time(until, quotas::check_share(http, caller, share)).await?;
-    let charge = quotas::take_numbers(caller, share.n)?;
-    let has_roles = http.access.has_roles();
-    let notes = [
-        taker.note_first_use(request, share.period),
-        has_roles.then(|| taker.note(request, share.period, Taking::Block)),
-    ];
-    let reserved = http
-        .directory
-        .reserve(share.name, share.period, share.n, until);
-    let reserved = reserved.await;
-    charge.settle(&reserved);
-    let notes = notes.into_iter().flatten();
-    notes.for_each(|note| note.settle(&reserved));
-    suggestions::with_suggestions(http, caller, ready(reserved)).await
 }

@@ -22,10 +22,8 @@ use url::form_urlencoded;
 
 use super::payload::bodies::{AdvanceRequest, ParseRequest};
 use super::payload::parameters::{BlocksQuery, ExplainQuery, NextQuery};
-use super::problem::{Code, Problem};
-
-/// The most numbers that one call gives.
-pub(crate) const MAX_COUNT: u64 = 10_000;
+use crate::calls::problem::{Code, Problem};
+use crate::calls::size_limit::MAX_COUNT;
 
 /// The most sequences that one page lists.
 pub(crate) const MAX_LIMIT: u64 = 1000;
