@@ -1,12 +1,17 @@
 //! The languages that have a client library, and how the driver of each is started.
 
-use std::process::Command;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
 
-use crate::support::settings;
+use crate::support::{npm, settings};
 
 /// A language with a client library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Language {
+    Java,
     Python,
 }
 
@@ -14,6 +19,15 @@ impl Language {
     /// Returns the command that starts the driver. The options follow as its last argument.
     pub(super) fn command(self) -> Command {
         match self {
+            Self::Java => {
+                let mut command = Command::new("java");
+                command
+                    .args(JVM_OPTIONS)
+                    .arg("-cp")
+                    .arg(java_classes())
+                    .arg("odometer.client.Driver");
+                command
+            }
             Self::Python => {
                 let mut command = Command::new("python3");
                 let folder = settings::repository().join(self.folder());
@@ -28,6 +42,7 @@ impl Language {
     /// Returns the folder of the library, relative to the root.
     pub(super) fn folder(self) -> &'static str {
         match self {
+            Self::Java => "client/java",
             Self::Python => "client/python",
         }
     }
@@ -35,6 +50,7 @@ impl Language {
     /// Returns the command that runs the tests in the language itself. It runs in the folder.
     pub(super) fn tests(self) -> &'static [&'static str] {
         match self {
+            Self::Java => &["./test"],
             Self::Python => &["python3", "-m", "unittest"],
         }
     }
@@ -42,6 +58,10 @@ impl Language {
     /// Returns the files that say the version, with what stands before it in its line.
     pub(super) fn versions(self) -> &'static [(&'static str, &'static str)] {
         match self {
+            Self::Java => &[(
+                "src/odometer/client/OdometerClient.java",
+                "    public static final String VERSION = ",
+            )],
             Self::Python => &[
                 ("pyproject.toml", "version = "),
                 ("odometer_client/service.py", "VERSION = "),
@@ -52,6 +72,7 @@ impl Language {
     /// Returns the first words of the steps to which the driver answers `unsupported`.
     fn unsupported(self) -> &'static [&'static str] {
         match self {
+            Self::Java => &["fork"],
             Self::Python => &[],
         }
     }
@@ -63,11 +84,46 @@ impl Language {
     }
 }
 
+/// Options by which a JVM starts fast, stays small, and leaves no file if it is killed.
+const JVM_OPTIONS: [&str; 5] = [
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Xmx256m",
+];
+
+/// Returns the folder with the classes of the driver in Java and of its library. The first call of
+/// a run compiles them.
+fn java_classes() -> &'static Path {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let folder = settings::repository().join(Language::Java.folder());
+        let place = settings::repository().join("target/clients/java");
+        std::fs::create_dir_all(&place).expect("target is ours");
+        let sources = std::fs::read_dir(folder.join("src/odometer/client"));
+        let sources = sources.expect("the library is there").flatten();
+        let mut command = Command::new("timeout");
+        command
+            .args(["180", "javac", "--release", "11", "-d"])
+            .arg(&place)
+            .args(sources.map(|entry| entry.path()))
+            .arg(folder.join("Driver.java"));
+        npm::succeed(&mut command);
+        place
+    })
+}
+
 /// Makes one test for each language out of `async fn name(language: Language)`.
 macro_rules! for_each_language {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
             use $crate::{clients::language::Language, support::run};
+
+            #[test]
+            fn java() {
+                run(super::$name(Language::Java));
+            }
 
             #[test]
             fn python() {
@@ -82,6 +138,23 @@ macro_rules! for_each_language {
 macro_rules! for_each_language_and_server {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
+            mod java {
+                use $crate::{
+                    clients::language::Language,
+                    support::{Backend, run},
+                };
+
+                #[test]
+                fn postgres() {
+                    run(super::super::$name(Language::Java, Backend::Postgres));
+                }
+
+                #[test]
+                fn mariadb() {
+                    run(super::super::$name(Language::Java, Backend::MariaDb));
+                }
+            }
+
             mod python {
                 use $crate::{
                     clients::language::Language,
@@ -114,6 +187,11 @@ macro_rules! for_each_case {
                     clients::{language::Language, scripted::player::play},
                     support::run,
                 };
+
+                #[test]
+                fn java() {
+                    run(play(stringify!($name), Language::Java));
+                }
 
                 #[test]
                 fn python() {

@@ -6,6 +6,7 @@
 //! real databases. A test names the rule of the library's contract that it is about.
 
 mod driver;
+mod jar;
 mod language;
 mod packages;
 mod replicas;
