@@ -9,6 +9,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpTimeoutException;
 import java.nio.ByteBuffer;
+import java.nio.channels.UnresolvedAddressException;
 import java.time.Duration;
 import java.util.Comparator;
 import java.util.List;
@@ -275,7 +276,7 @@ final class Service {
                 throw CallFailed.unanswered(endpoint, true, late);
             } catch (ExecutionException failure) {
                 Throwable cause = failure.getCause();
-                if (cause instanceof IOException) {
+                if (cause instanceof IOException || cause instanceof UnresolvedAddressException) {
                     boolean isLate = cause instanceof HttpTimeoutException;
                     throw CallFailed.unanswered(endpoint, isLate, cause);
                 }
