@@ -2,67 +2,100 @@ package odometer.client;
 
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.GeneralSecurityException;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
 import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
 import odometer.client.OdometerClient.Kind;
 import odometer.client.OdometerClient.OdometerException;
+import odometer.client.OdometerClient.Sequence;
 
 /**
  * Takes numbers as a test says, one step a line. It is not in the jar.
  *
  * <p>Start it with one argument, a JSON object of options. It prints `ready`, and one line for each
- * step that it reads.
+ * step that it reads. A JVM cannot fork, so `fork` starts a second driver.
  */
 final class Driver {
+    private final String options;
+    private final boolean lacksForkHook;
+    private final Duration deadline;
     private final Recorder recorder = new Recorder();
     private final OdometerClient client;
     private final Sequence sequence;
 
-    private Driver(Map<?, ?> options) {
-        String[] endpoints = ((List<?>) options.get("endpoints")).stream().map(String::valueOf)
+    private Driver(String json) throws IOException, GeneralSecurityException {
+        options = json;
+        Map<?, ?> given = (Map<?, ?>) OdometerClient.Json.read(json);
+        lacksForkHook = given.containsKey("without_fork_hook");
+        deadline = millis(given, "deadline_ms", 2000);
+        String[] endpoints = ((List<?>) given.get("endpoints")).stream().map(String::valueOf)
                 .toArray(String[]::new);
-        OdometerClient.Builder builder = OdometerClient.builder(endpoints).hooks(recorder);
-        if (options.containsKey("token")) {
-            builder.token(options.get("token").toString());
+        OdometerClient.Builder builder = OdometerClient.builder(endpoints).hooks(recorder)
+                .deadline(deadline)
+                .refillTimeout(millis(given, "refill_timeout_ms", 7000));
+        if (given.containsKey("token")) {
+            builder.token(given.get("token").toString());
         }
-        if (options.containsKey("ca_file")) {
-            builder.caFile(Path.of(options.get("ca_file").toString()));
+        if (given.containsKey("ca_file")) {
+            builder.sslContext(trusting(Path.of(given.get("ca_file").toString())));
         }
-        if (options.containsKey("deadline_ms")) {
-            builder.deadline(Duration.ofMillis((Long) options.get("deadline_ms")));
+        if (given.containsKey("max_age_ms")) {
+            builder.maxAge(millis(given, "max_age_ms", 0));
         }
-        if (options.containsKey("refill_timeout_ms")) {
-            builder.refillTimeout(Duration.ofMillis((Long) options.get("refill_timeout_ms")));
+        if (given.containsKey("initial_size")) {
+            builder.initialSize(((Number) given.get("initial_size")).longValue());
         }
-        if (options.containsKey("max_age_ms")) {
-            builder.maxAge(Duration.ofMillis((Long) options.get("max_age_ms")));
-        }
-        if (options.containsKey("initial_size")) {
-            builder.initialSize(((Long) options.get("initial_size")).intValue());
-        }
-        Object kind = options.get("kind");
+        Object kind = given.get("kind");
         client = builder.build();
-        sequence = client.sequence(options.get("sequence").toString(),
+        sequence = client.sequence(given.get("sequence").toString(),
                 kind == null ? null : Kind.valueOf(kind.toString().toUpperCase(Locale.ROOT)));
     }
 
-    public static void main(String[] arguments) throws IOException {
+    private static Duration millis(Map<?, ?> options, String name, long otherwise) {
+        Object given = options.get(name);
+        return Duration.ofMillis(given == null ? otherwise : ((Number) given).longValue());
+    }
+
+    /** Trusts the authorities of a file alone. */
+    private static SSLContext trusting(Path file) throws IOException, GeneralSecurityException {
+        KeyStore authorities = KeyStore.getInstance(KeyStore.getDefaultType());
+        authorities.load(null, null);
+        try (InputStream certificates = Files.newInputStream(file)) {
+            authorities.setCertificateEntry("authority",
+                    CertificateFactory.getInstance("X.509").generateCertificate(certificates));
+        }
+        TrustManagerFactory trust = TrustManagerFactory
+                .getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        trust.init(authorities);
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(null, trust.getTrustManagers(), null);
+        return context;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        // The service closes idle connections after 75 s. JDKs before 21 keep them for longer.
+        System.setProperty("jdk.httpclient.keepalive.timeout", "60");
         loadClasses();
-        Driver driver = new Driver((Map<?, ?>) Reply.Json.read(arguments[0]));
+        Driver driver = new Driver(arguments[0]);
         BufferedReader steps = new BufferedReader(
                 new InputStreamReader(System.in, StandardCharsets.UTF_8));
         System.out.println("ready");
@@ -108,7 +141,7 @@ final class Driver {
         }
     }
 
-    private String answer(String[] step) {
+    private String answer(String[] step) throws Exception {
         int count = step.length > 1 ? Integer.parseInt(step[1]) : 0;
         switch (step[0]) {
             case "take":
@@ -116,13 +149,15 @@ final class Driver {
             case "next":
                 return new Given().take(count, sequence::next).toString();
             case "async":
-                return atOnce(count).toString();
+                return inThreads(count, 1, true).toString();
             case "range":
                 return unbroken(count);
             case "warm":
                 return warm(count);
             case "threads":
-                return inThreads(count, Integer.parseInt(step[2])).toString();
+                return inThreads(count, Integer.parseInt(step[2]), false).toString();
+            case "fork":
+                return lacksForkHook ? "unsupported" : inSecondProcess(count).toString();
             case "forget":
                 client.forget();
                 return "done";
@@ -138,50 +173,57 @@ final class Driver {
         }
     }
 
-    private Given atOnce(int count) {
-        List<CompletableFuture<Long>> asked = new ArrayList<>();
-        for (int i = 0; i < count; i++) {
-            asked.add(sequence.nextAsync());
-        }
-        Given given = new Given();
-        for (CompletableFuture<Long> each : asked) {
-            try {
-                given.numbers.add(each.join());
-            } catch (CompletionException failure) {
-                given.fail((OdometerException) failure.getCause());
-            }
-        }
-        return given;
-    }
-
-    private Given inThreads(int nThreads, int count) {
+    /** Takes numbers in threads. If they are in line, each waits before the next one starts. */
+    private Given inThreads(int nThreads, int count, boolean areInLine)
+            throws InterruptedException {
         List<Given> parts = new ArrayList<>();
         List<Thread> threads = new ArrayList<>();
         for (int i = 0; i < nThreads; i++) {
             Given part = new Given();
             parts.add(part);
-            threads.add(new Thread(() -> part.take(count, sequence::next)));
-        }
-        threads.forEach(Thread::start);
-        Given whole = new Given();
-        try {
-            for (Thread thread : threads) {
-                thread.join();
+            Thread thread = new Thread(() -> part.take(count, sequence::next));
+            threads.add(thread);
+            thread.start();
+            while (areInLine && thread.isAlive()
+                    && thread.getState() != Thread.State.TIMED_WAITING) {
+                Thread.sleep(1);
             }
-        } catch (InterruptedException never) {
-            throw new IllegalStateException(never);
         }
-        for (Given part : parts) {
-            whole.numbers.addAll(part.numbers);
-            whole.error = whole.error == null ? part.error : whole.error;
+        for (Thread thread : threads) {
+            thread.join();
         }
-        return whole;
+        return Given.together(parts);
+    }
+
+    /** Takes numbers in this process, and as many in a second one. */
+    private Given inSecondProcess(int count) throws IOException, InterruptedException {
+        List<String> command = new ArrayList<>();
+        command.add(ProcessHandle.current().info().command().orElseThrow());
+        command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"),
+                Driver.class.getName(), options));
+        Process second = new ProcessBuilder(command)
+                .redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        second.getOutputStream().write(("next " + count + "\nexit\n").getBytes(
+                StandardCharsets.US_ASCII));
+        second.getOutputStream().close();
+        Given own = new Given().take(count, sequence::next);
+        String said = new String(
+                second.getInputStream().readAllBytes(), StandardCharsets.US_ASCII);
+        Given others = new Given();
+        String[] lines = said.split("\\R");
+        if (second.waitFor() == 0 && lines.length == 3) {
+            others.read(lines[1]);
+        } else {
+            others.error = "child";
+        }
+        return Given.together(List.of(own, others));
     }
 
     private String unbroken(int count) {
         try {
-            Sequence.Range found = sequence.range(count);
-            return "given " + found.first() + "-" + found.last();
+            long[] found = sequence.range(count).toArray();
+            return "given " + found[0] + "-" + found[count - 1];
         } catch (OdometerException error) {
             return "given  error " + error.code();
         }
@@ -201,7 +243,7 @@ final class Driver {
 
     private String warm(int count) {
         try {
-            sequence.warm(count);
+            sequence.warm(count, deadline);
             return "done";
         } catch (OdometerException error) {
             return "error " + error.code();
@@ -213,19 +255,37 @@ final class Driver {
         final List<Long> numbers = new ArrayList<>();
         String error;
 
+        static Given together(List<Given> parts) {
+            Given whole = new Given();
+            for (Given part : parts) {
+                whole.numbers.addAll(part.numbers);
+                whole.error = whole.error == null ? part.error : whole.error;
+            }
+            return whole;
+        }
+
         Given take(int count, LongSupplier take) {
             try {
                 for (int i = 0; i < count; i++) {
                     numbers.add(take.getAsLong());
                 }
             } catch (OdometerException failure) {
-                fail(failure);
+                error = failure.code();
             }
             return this;
         }
 
-        void fail(OdometerException failure) {
-            error = error == null ? failure.code() : error;
+        /** Reads what another driver has printed. */
+        void read(String shown) {
+            String[] words = shown.split(" ");
+            for (String range : words[1].isEmpty() ? new String[0] : words[1].split(",")) {
+                String[] ends = range.split("-");
+                long last = Long.parseLong(ends[ends.length - 1]);
+                for (long number = Long.parseLong(ends[0]); number <= last; number++) {
+                    numbers.add(number);
+                }
+            }
+            error = words.length > 3 ? words[3] : null;
         }
 
         @Override

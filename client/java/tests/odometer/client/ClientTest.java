@@ -1,6 +1,7 @@
 package odometer.client;
 
 import static odometer.client.Tests.check;
+import static odometer.client.Tests.code;
 import static odometer.client.Tests.equal;
 import static odometer.client.Tests.thrown;
 import static odometer.client.Tests.until;
@@ -11,19 +12,16 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.atomic.AtomicReference;
-import java.util.logging.Level;
-import java.util.logging.Logger;
-import odometer.client.OdometerClient.CallFailed;
-import odometer.client.OdometerClient.DeadlinePassed;
+import java.util.stream.LongStream;
+import odometer.client.OdometerClient.Empty;
 import odometer.client.OdometerClient.Hooks;
 import odometer.client.OdometerClient.Kind;
 import odometer.client.OdometerClient.OdometerException;
+import odometer.client.OdometerClient.Sequence;
 import odometer.client.Tests.Test;
 
 /** Tests whole calls. What all languages must do is in the suite of the repository. */
 final class ClientTest implements AutoCloseable {
-    private static final Duration SHORT = Duration.ofSeconds(1);
     /** A busy machine may be slow. */
     private static final Duration LONG = Duration.ofSeconds(10);
 
@@ -63,26 +61,59 @@ final class ClientTest implements AutoCloseable {
             equal(orders.next(), number);
         }
         List<String> first = List.of("GET orders", "POST next?count=100&ids=false");
-        equal(stub.calls.subList(0, 2), first);
+        equal(List.copyOf(stub.calls).subList(0, 2), first);
         check(stub.calls.size() <= 3, stub.calls);
         equal(client.sequence("orders") == orders, true);
-        equal(client.sequence("orders", null, "2026") == orders, false);
     }
 
     @Test
     void whileTheDatabaseIsAwayItTakesBatches() {
         String away = StubService.refusal(503, "store_unavailable");
         stub.answer = call -> call.contains("blocks") ? away : null;
-        orders.warm(11_000);
+        orders.warm(11_000, LONG);
         equal(stub.posts(), List.of("POST blocks?size=11000", "POST next?count=10000&ids=false",
                 "POST next?count=1000&ids=false"));
     }
 
     @Test
+    void withoutTheRightToBlocksTheyAreAskedForOnce() {
+        stub.answer = call -> call.contains("blocks") ? StubService.refusal(403, "forbidden")
+                : null;
+        orders.warm(25_000, LONG);
+        equal(stub.posts(), List.of("POST blocks?size=25000", "POST next?count=10000&ids=false",
+                "POST next?count=10000&ids=false", "POST next?count=5000&ids=false"));
+    }
+
+    @Test
+    void theLastNumbersAreAskedForOneAtATime() {
+        String end = StubService.refusal(409, "sequence_exhausted");
+        stub.answer = call -> call.contains("count=100&") ? end : null;
+        equal(orders.next(), 1L);
+        equal(stub.posts(), List.of(
+                "POST next?count=100&ids=false", "POST next?count=1&ids=false"));
+    }
+
+    @Test
+    void aBlockMayBeRefusedForItsRightItsSizeAndItsEnd() {
+        stub.answer = call -> call.contains("blocks") ? StubService.refusal(403, "forbidden")
+                : call.contains("10000") ? StubService.reply(
+                        429, "{\"code\":\"rate_limited\",\"limit\":\"40\"}")
+                : call.contains("40") ? StubService.refusal(409, "sequence_exhausted") : null;
+        try (OdometerClient large = built(
+                OdometerClient.builder(stub.url).deadline(LONG).initialSize(20_000))) {
+            equal(large.sequence("orders").next(), 1L);
+        }
+        equal(List.copyOf(stub.posts()).subList(0, 4), List.of("POST blocks?size=20000",
+                "POST next?count=10000&ids=false", "POST next?count=40&ids=false",
+                "POST next?count=1&ids=false"));
+    }
+
+    @Test
     void aNumberThatWasTakenToLearnIsAccountedForIfNothingIsLearnt() throws Exception {
-        stub.answer = call -> !call.startsWith("GET") ? null : stub.calls.size() == 1
-                ? StubService.refusal(404, "sequence_not_found") : StubService.refusal(410, "gone");
-        equal(thrown(CallFailed.class, orders::next).code(), "gone");
+        stub.answer = call -> !call.startsWith("GET") ? null
+                : stub.calls.size() == 1 ? StubService.refusal(404, "sequence_not_found")
+                : StubService.refusal(410, "gone");
+        equal(code(orders::next), "gone");
         until("it is dropped", () -> reports.contains("dropped 1 late"));
         equal(reports, List.of("ok 1", "gone 0", "dropped 1 late"));
     }
@@ -92,82 +123,122 @@ final class ClientTest implements AutoCloseable {
         stub.answer = call -> call.equals("GET mine")
                 ? StubService.refusal(404, "sequence_not_found") : null;
         equal(client.sequence("mine").next(), 1L);
-        equal(stub.calls.subList(0, 3), List.of("GET mine", "POST next?count=1", "GET orders"));
+        equal(List.copyOf(stub.calls).subList(0, 3),
+                List.of("GET mine", "POST next?count=1", "GET orders"));
     }
 
     @Test
-    void aRangeIsUnbrokenAndLosesNothing() {
+    void aRangeIsOneCallAndUnbroken() {
         stub.step = 7;
-        orders.warm(100);
-        equal(orders.range(3).toString(), "1 to 15 by 7");
-        Sequence.Range far = orders.range(500);
-        equal(far.first() + " " + far.count() + " " + far.step(), "701 500 7");
-        equal(far.values().sum(), far.count() * (far.first() + far.last()) / 2);
-        equal(stub.posts().get(1), "POST next?count=500&contiguous=true&ids=false");
-        equal(orders.next(), 22L);
+        equal(orders.range(3).sum(), LongStream.of(1, 8, 15).sum());
+        equal(orders.range(20_000).count(), 20_000L);
+        equal(stub.calls, List.of(
+                "POST next?count=3&contiguous=true&ids=false", "POST blocks?size=20000"));
         thrown(IllegalArgumentException.class, () -> orders.range(0));
     }
 
     @Test
-    void aRangeOfAnotherSizeIsRefused() {
-        stub.answer = call -> call.startsWith("GET") ? null : StubService.reply(200,
+    void aRangeOfAnotherSizeIsRefused() throws Exception {
+        stub.answer = call -> StubService.reply(200,
                 "{\"ranges\":[{\"first\":\"1\",\"last\":\"2\",\"count\":2,\"step\":1}]}");
-        equal(thrown(CallFailed.class, () -> orders.range(3)).code(), "invalid_reply");
-        equal(reports, List.of("invalid_reply 0"));
+        equal(code(() -> orders.range(3)), "invalid_reply");
+        until("it is reported", () -> reports.equals(List.of("invalid_reply 0")));
     }
 
     @Test
-    void periodsGoWithEachCallAndAreNeverBuffered() {
-        stub.definition = StubService.definition("{value}", "relaxed").replace("none", "keyed");
-        Sequence shop = client.sequence("orders", null, "shop 1");
-        equal(shop.next() + shop.next(), 3L);
-        equal(stub.posts(), List.of("POST next?period=shop%201", "POST next?period=shop%201"));
-        String periodical = "{\"period\":\"2026\",\"ranges\":[]}";
+    void aNumberOfAPeriodIsACallAndNeedsNoLook() {
+        equal(orders.nextIn("shop 1"), 1L);
+        equal(orders.nextIdIn("a&b"), "#2");
+        equal(stub.calls, List.of("POST next?period=shop%201", "POST next?period=a%26b"));
+    }
+
+    @Test
+    void numbersOfAPeriodAreNotKeptWhateverTheProgramSaid() throws Exception {
+        String periodical = StubService.reply(200, "{\"period\":\"2026\",\"ranges\":["
+                + "{\"first\":\"1\",\"last\":\"3\",\"count\":3,\"step\":1}],"
+                + "\"ids\":[\"a\",\"b\",\"c\"]}");
         stub.answer = call -> call.startsWith("GET") ? StubService.refusal(403, "forbidden")
-                : StubService.reply(200, periodical);
+                : call.contains("count") ? periodical : null;
         Sequence wrong = client.sequence("wrong", Kind.BUFFERED);
-        equal(thrown(OdometerException.class, wrong::next).code(), "client");
+        equal(wrong.nextId(), "a");
+        equal(wrong.next() + wrong.next(), 3L);
+        equal(stub.posts(), List.of("POST next?count=100", "POST next", "POST next"));
+        until("the rest is reported", () -> reports.contains("dropped 2 late"));
+    }
+
+    @Test
+    void theKindMayBeSaidLaterButNotOtherwise() {
+        stub.answer = call -> call.startsWith("GET") ? StubService.refusal(403, "forbidden") : null;
+        equal(client.sequence("orders", Kind.UNBUFFERED), orders);
+        equal(client.sequence("orders"), orders);
+        thrown(IllegalArgumentException.class, () -> client.sequence("orders", Kind.BUFFERED));
+        equal(orders.next() + orders.next(), 3L);
+        equal(stub.posts(), List.of("POST next", "POST next"));
     }
 
     @Test
     void withoutTheRightLookTheErrorSaysWhatToDo() {
         stub.answer = call -> call.startsWith("GET") ? StubService.refusal(403, "forbidden") : null;
-        CallFailed failure = thrown(CallFailed.class, orders::next);
+        OdometerException failure = thrown(OdometerException.class, orders::next);
         check(failure.getMessage().contains("Kind.BUFFERED"), failure);
     }
 
     @Test
     void anErrorHasTheStackOfItsCallerAndTheFailureAsCause() {
         stub.answer = call -> StubService.refusal(410, "sequence_retired");
-        CallFailed failure = thrown(CallFailed.class, orders::next);
-        equal(failure.status() + " " + failure.endpoint(), "410 " + stub.url);
+        OdometerException failure = thrown(OdometerException.class, orders::next);
+        check(failure.getMessage().contains(stub.url + " answered 410 sequence_retired: The stub"),
+                failure);
         List<String> methods = new ArrayList<>();
         for (StackTraceElement element : failure.getStackTrace()) {
             methods.add(element.getMethodName());
         }
         check(methods.contains("next"), methods);
-        check(failure.getCause() instanceof CallFailed, failure.getCause());
+        check(failure.getCause() instanceof OdometerException, failure.getCause());
     }
 
     @Test
-    void anErrorAtTheDeadlineHasTheLastFailureAsCause() {
+    void anErrorAtTheDeadlineHasTheLastFailureAsCause() throws Exception {
         stub.answer = call -> StubService.CUT;
-        try (OdometerClient hasty = OdometerClient.builder(stub.url).deadline(SHORT).build()) {
-            DeadlinePassed failure = thrown(DeadlinePassed.class, hasty.sequence("orders")::next);
-            equal(((CallFailed) failure.getCause()).code(), "connection");
+        try (OdometerClient hasty = OdometerClient.builder(stub.url)
+                .deadline(Duration.ofMillis(1)).build()) {
+            Sequence lost = hasty.sequence("orders");
+            until("a refill has failed", () ->
+                    thrown(Empty.class, lost::take).getCause() instanceof OdometerException);
+            OdometerException failure = thrown(OdometerException.class, lost::next);
+            equal(failure.code(), "deadline");
+            equal(((OdometerException) failure.getCause()).code(), "unreachable");
         }
     }
 
     @Test
-    void aCallOfItsOwnEndsAtTheDeadlineToo() {
-        stub.definition = StubService.definition("{value}", "strict");
-        try (OdometerClient hasty = built(OdometerClient.builder(stub.url).deadline(SHORT))) {
-            Sequence strict = hasty.sequence("orders");
-            strict.warm(1, LONG);
-            stub.answer = call -> StubService.refusal(503, "overloaded");
-            DeadlinePassed failure = thrown(DeadlinePassed.class, strict::next);
-            equal(((CallFailed) failure.getCause()).code(), "overloaded");
-            equal(reports.get(0), "overloaded 0");
+    void aCallOfItsOwnEndsAtTheDeadlineToo() throws Exception {
+        stub.answer = call -> StubService.refusal(503, "overloaded");
+        try (OdometerClient hasty = built(
+                OdometerClient.builder(stub.url).deadline(Duration.ofSeconds(4)))) {
+            OdometerException failure = thrown(
+                    OdometerException.class, () -> hasty.sequence("orders").nextIn("x"));
+            equal(failure.code(), "deadline");
+            equal(((OdometerException) failure.getCause()).code(), "overloaded");
+            until("calls are reported", () -> reports.contains("overloaded 0"));
+        }
+    }
+
+    @Test
+    void aCallOfItsOwnThatHangsIsTriedAgain() throws Exception {
+        CountDownLatch gate = new CountDownLatch(1);
+        stub.answer = call -> {
+            if (stub.posts().size() == 1) {
+                TransportTest.awaited(gate);
+            }
+            return null;
+        };
+        try (OdometerClient patient = built(OdometerClient.builder(stub.url).deadline(LONG)
+                .refillTimeout(Duration.ofSeconds(2)))) {
+            equal(patient.sequence("orders").nextIn("x"), 1L);
+            until("both calls are reported", () -> reports.equals(List.of("timeout 0", "ok 1")));
+        } finally {
+            gate.countDown();
         }
     }
 
@@ -178,89 +249,12 @@ final class ClientTest implements AutoCloseable {
             TransportTest.awaited(gate);
             return null;
         };
-        AtomicReference<String> outcome = new AtomicReference<>();
-        Thread caller = new Thread(() -> {
-            String code = thrown(OdometerException.class, orders::next).code();
-            outcome.set(code + " " + Thread.currentThread().isInterrupted());
-        });
-        caller.start();
+        Caller caller = Caller.of(() -> code(orders::next) + " "
+                + Thread.currentThread().isInterrupted());
         until("the refill has begun", () -> !stub.calls.isEmpty());
         caller.interrupt();
-        caller.join();
-        equal(outcome.get(), "interrupted true");
+        equal(caller.outcome(), "interrupted true");
         gate.countDown();
         equal(orders.next(), 1L);
-    }
-
-    @Test
-    void closingDropsNumbersAndConnections() throws Exception {
-        orders.warm(100);
-        client.close();
-        until("the connection is closed", () -> stub.nClosed.get() == 1);
-        equal(reports, List.of("ok 100", "dropped 100 close"));
-        equal(orders.next(), 101L);
-    }
-
-    @Test
-    void hooksThatFailHarmNothing() {
-        Hooks failing = new Hooks() {
-            @Override
-            public void refill(
-                    String sequence, String endpoint, String outcome, double seconds, long count) {
-                throw new IllegalStateException("on purpose");
-            }
-
-            @Override
-            public void waited(double seconds) {
-                throw new IllegalStateException("on purpose");
-            }
-
-            @Override
-            public Span span(String sequence) {
-                throw new IllegalStateException("on purpose");
-            }
-        };
-        Logger log = Logger.getLogger("odometer.client");
-        log.setLevel(Level.OFF);
-        try (OdometerClient other = OdometerClient.builder(stub.url).deadline(LONG)
-                .hooks(failing).build()) {
-            equal(other.sequence("orders").next(), 1L);
-        } finally {
-            log.setLevel(null);
-        }
-        String header = stub.headers.get(1).get("traceparent");
-        check(header.matches("00-[0-9a-f]{32}-[0-9a-f]{16}-00"), header);
-    }
-
-    @Test
-    void aSpanOfTheProgramSurroundsARefill() {
-        String header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        List<String> ended = new CopyOnWriteArrayList<>();
-        Hooks tracing = new Hooks() {
-            @Override
-            public Span span(String sequence) {
-                return new Span() {
-                    @Override
-                    public String traceparent() {
-                        return header;
-                    }
-
-                    @Override
-                    public void end(RuntimeException failure) {
-                        ended.add(sequence + " " + (failure == null ? "ok" : failure.getMessage()));
-                    }
-                };
-            }
-        };
-        stub.answer = call -> call.startsWith("GET") || stub.posts().size() > 1 ? null
-                : StubService.refusal(410, "sequence_retired");
-        try (OdometerClient other = OdometerClient.builder(stub.url).deadline(LONG)
-                .hooks(tracing).build()) {
-            thrown(CallFailed.class, other.sequence("orders")::next);
-            equal(other.sequence("orders").next(), 1L);
-        }
-        equal(stub.headers.get(1).get("traceparent"), header);
-        check(ended.get(0).contains("sequence_retired"), ended);
-        equal(ended.get(1), "orders ok");
     }
 }

@@ -9,7 +9,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
-import java.util.Map;
 import odometer.client.Tests.Test;
 
 /** Tests the options of a client. */
@@ -32,43 +31,37 @@ final class OptionsTest implements AutoCloseable {
 
     /** Returns the header that a call of this client has. */
     private String sentBy(OdometerClient client) {
-        client.forget();
-        client.sequence("orders").next();
+        client.sequence("orders").nextIn("x");
         return stub.headers.get(stub.headers.size() - 1).get("authorization");
     }
 
-    private OdometerClient from(String... pairs) {
-        Map<String, String> environment = pairs.length == 2 ? Map.of(pairs[0], pairs[1])
-                : Map.of(pairs[0], pairs[1], pairs[2], pairs[3]);
-        return OdometerClient.fromEnvironment(environment).deadline(LONG).build();
+    private OdometerClient built(OdometerClient.Builder builder) {
+        return builder.deadline(LONG).build();
+    }
+
+    private OdometerClient.Builder builder() {
+        return OdometerClient.builder(stub.url + "//");
     }
 
     @Test
-    void theEnvironmentSaysWhomToCallAndWithWhichToken() throws IOException {
-        try (OdometerClient client = from("ODOMETER_URL", stub.url + "/, ," + stub.url)) {
-            equal(sentBy(client), null);
+    void aTokenIsSentWithoutTheSpaceAroundIt() {
+        try (OdometerClient none = built(builder()); OdometerClient one = built(
+                builder().token(" one\n"))) {
+            equal(sentBy(none), null);
+            equal(sentBy(one), "Bearer one");
         }
-        try (OdometerClient client = from("ODOMETER_URL", stub.url, "ODOMETER_TOKEN", "one")) {
-            equal(sentBy(client), "Bearer one");
-        }
-        Files.writeString(file, "two\n");
-        try (OdometerClient client = from(
-                "ODOMETER_URL", stub.url, "ODOMETER_TOKEN_FILE", file.toString())) {
-            equal(sentBy(client), "Bearer two");
-        }
-        OdometerClient.fromEnvironment(Map.of()).build();
     }
 
     @Test
     void aTokenFileIsReadAtEachCallAndItsLastTokenIsKept() throws IOException {
-        thrown(IllegalArgumentException.class, () -> OdometerClient.builder().tokenFile(file));
-        Files.writeString(file, "one");
-        try (OdometerClient client = OdometerClient.builder(stub.url).deadline(LONG)
-                .tokenFile(file).build()) {
+        Files.writeString(file, "one\n");
+        try (OdometerClient client = built(builder().tokenFile(file))) {
             equal(sentBy(client), "Bearer one");
             Files.writeString(file, "two");
             equal(sentBy(client), "Bearer two");
             Files.writeString(file, "not\none line");
+            equal(sentBy(client), "Bearer two");
+            Files.write(file, new byte[] {'a', (byte) 0xff});
             equal(sentBy(client), "Bearer two");
             Files.writeString(file, "");
             equal(sentBy(client), "Bearer two");
@@ -77,34 +70,59 @@ final class OptionsTest implements AutoCloseable {
         }
     }
 
+    private void isRefused(String secret) throws IOException {
+        Files.writeString(file, secret);
+        for (IllegalArgumentException error : List.of(
+                thrown(IllegalArgumentException.class, () -> builder().token(secret)),
+                thrown(IllegalArgumentException.class, () -> builder().tokenFile(file)))) {
+            check(!error.toString().contains("secret"), error);
+            equal(error.getCause(), null);
+        }
+    }
+
     @Test
-    void aTokenThatNoHeaderCanHaveIsRefusedAndNotShown() {
-        IllegalArgumentException error = thrown(IllegalArgumentException.class,
-                () -> OdometerClient.builder().token("secret\nword"));
-        check(!error.getMessage().contains("secret"), error);
+    void aTokenThatNoHeaderCanHaveIsRefusedAndNotShown() throws IOException {
+        isRefused("secret\nword");
+        isRefused("secret word");
+        isRefused("secret\u00e9");
+        isRefused("secret\u0000");
+    }
+
+    @Test
+    void anEmptyTokenIsRefusedAtTheStart() throws IOException {
+        thrown(IllegalArgumentException.class, () -> builder().tokenFile(file));
+        isRefused("");
+        isRefused(" \n");
     }
 
     @Test
     void anAddressThatIsNoneIsRefused() {
         for (String url : List.of("", "host:8080", "ftp://host", "http://", "http://host:0",
                 "http://host:99999", "http://a b", "http://host?x=1", "http://host#x",
-                "http://user@host", "http://under_score")) {
+                "http://user@host", "http://under_score", "//host")) {
             thrown(IllegalArgumentException.class, () -> OdometerClient.builder(url));
         }
-        OdometerClient.builder("http://host", "https://[::1]:8443/below/").build();
+        OdometerClient.builder("http://host", "HTTPS://[::1]:8443/below/").build();
+        OdometerClient.builder().build();
     }
 
     @Test
-    void anAuthorityThatIsNoneIsRefused() throws IOException {
-        thrown(IllegalArgumentException.class,
-                () -> OdometerClient.builder().caFile(file).build());
-        Files.writeString(file, "no certificate");
-        thrown(IllegalArgumentException.class,
-                () -> OdometerClient.builder().caFile(file).build());
+    void thePasswordOfAnAddressIsNotShown() {
+        for (String url : List.of("http://me:secret@host", "http://me:se cret@host")) {
+            IllegalArgumentException error = thrown(IllegalArgumentException.class,
+                    () -> OdometerClient.builder("http://host", url));
+            equal(error.getMessage(), "endpoint 2 is no address such as http://host:8080");
+            equal(error.getCause(), null);
+        }
     }
 
     @Test
-    void aFirstSizeIsOneAtLeast() {
-        thrown(IllegalArgumentException.class, () -> OdometerClient.builder().initialSize(0));
+    void sizesAndTimesAreAboveZero() {
+        thrown(IllegalArgumentException.class, () -> builder().initialSize(0));
+        for (Duration wrong : List.of(Duration.ZERO, Duration.ofNanos(-1))) {
+            thrown(IllegalArgumentException.class, () -> builder().deadline(wrong));
+            thrown(IllegalArgumentException.class, () -> builder().refillTimeout(wrong));
+            thrown(IllegalArgumentException.class, () -> builder().maxAge(wrong));
+        }
     }
 }

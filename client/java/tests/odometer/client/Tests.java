@@ -9,13 +9,18 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.Callable;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 
 /** Runs all tests of the library. It needs the JDK alone, and so no framework. */
 final class Tests {
     private static final double LIMIT_SECONDS = 10;
     private static final List<Class<?>> CLASSES = List.of(
-            EndpointsTest.class, StockTest.class, ReplyTest.class, TransportTest.class,
-            ClientTest.class, FutureTest.class, OptionsTest.class, ExamplesTest.class);
+            EndpointsTest.class, SequenceTest.class, StackTest.class, ReplyTest.class,
+            TransportTest.class, ClientTest.class, ReplicasTest.class, ForgetTest.class,
+            HooksTest.class, ThreadsTest.class, OptionsTest.class, ExamplesTest.class);
+    /** What is logged on purpose. A logger that nothing refers to forgets its level. */
+    private static final Logger LOG = Logger.getLogger("odometer.client");
 
     private Tests() {}
 
@@ -24,7 +29,8 @@ final class Tests {
     @interface Test {}
 
     public static void main(String[] arguments) throws Exception {
-        double began = Service.now();
+        LOG.setLevel(Level.OFF);
+        double began = OdometerClient.now();
         int nTests = 0;
         int nFailures = 0;
         for (Class<?> each : CLASSES) {
@@ -37,7 +43,7 @@ final class Tests {
                 }
             }
         }
-        System.err.printf("Ran %d tests in %.1f s%n", nTests, Service.now() - began);
+        System.err.printf("Ran %d tests in %.1f s%n", nTests, OdometerClient.now() - began);
         System.err.println(nFailures == 0 ? "OK" : nFailures + " FAILED");
         System.exit(nFailures == 0 ? 0 : 1);
     }
@@ -84,11 +90,16 @@ final class Tests {
         throw new AssertionError("no " + wanted.getSimpleName() + " but " + given);
     }
 
+    /** Returns the code of the exception that the work must throw. */
+    static String code(Callable<?> work) {
+        return thrown(OdometerClient.OdometerException.class, work).code();
+    }
+
     /** Waits until something is true. */
     static void until(String what, Callable<Boolean> isTrue) throws Exception {
-        double limit = Service.now() + LIMIT_SECONDS;
+        double limit = OdometerClient.now() + LIMIT_SECONDS;
         while (!isTrue.call()) {
-            check(Service.now() < limit, "it never came that " + what);
+            check(OdometerClient.now() < limit, "it never came that " + what);
             Thread.sleep(1);
         }
     }

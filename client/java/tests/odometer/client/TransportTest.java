@@ -1,79 +1,76 @@
 package odometer.client;
 
-import static odometer.client.Tests.check;
+import static odometer.client.Tests.code;
 import static odometer.client.Tests.equal;
-import static odometer.client.Tests.thrown;
 import static odometer.client.Tests.until;
 
 import java.io.IOException;
-import java.net.URI;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
-import java.nio.charset.StandardCharsets;
-import java.util.HashSet;
-import java.util.Set;
-import java.util.concurrent.CompletableFuture;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ProxySelector;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
-import odometer.client.OdometerClient.CallFailed;
-import odometer.client.OdometerClient.OdometerException;
-import odometer.client.OdometerClient.Threads;
+import odometer.client.OdometerClient.Kind;
+import odometer.client.OdometerClient.Sequence;
 import odometer.client.Tests.Test;
 
 /** Tests one call over HTTP, and the connections that stay open for the next one. */
 final class TransportTest implements AutoCloseable {
+    private static final Duration LONG = Duration.ofSeconds(10);
     private static final String HEAD = "HTTP/1.1 200 OK\r\n";
-    private static final String WHOLE = HEAD + "content-length: 11\r\n\r\n{\"count\":1}";
+    private static final String BODY = "{\"value\":\"1\",\"id\":\"1\"}";
+    private static final String WHOLE = HEAD + "content-length: " + BODY.length() + "\r\n\r\n"
+            + BODY;
     private static final String CHUNKS = HEAD + "transfer-encoding: chunked\r\n\r\n"
-            + "b\r\n{\"count\":1}\r\n0\r\n\r\n";
+            + Integer.toHexString(BODY.length()) + "\r\n" + BODY + "\r\n0\r\n\r\n";
 
-    private double now = 100;
     private final StubService stub = new StubService();
-    private final Service.Transport transport = new Service.Transport(
-            null, new Threads().own, () -> now);
+    private final OdometerClient client = OdometerClient.builder(stub.url).deadline(LONG).build();
+    private final Sequence orders = client.sequence("orders");
 
     TransportTest() throws IOException {}
 
     @Override
     public void close() throws IOException {
-        transport.closeIdle();
+        client.close();
         stub.close();
     }
 
-    private String called(double timeout) {
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(stub.url + "/next"));
-        HttpResponse<byte[]> response = transport.call(request, timeout, stub.url);
-        return new String(response.body(), StandardCharsets.UTF_8);
-    }
-
-    /** Makes a call that is answered by these bytes, before the connection closes. */
+    /** Makes calls of which the first one is answered by these bytes. Each has a connection. */
     private String answeredBy(String bytes) {
         stub.closes = true;
-        stub.answer = call -> bytes;
-        transport.closeIdle();
-        return called(5);
+        stub.calls.clear();
+        stub.answer = call -> stub.calls.size() == 1 ? bytes : WHOLE;
+        orders.nextIn("x");
+        return stub.calls.size() == 1 ? "read" : "tried again";
     }
 
     @Test
     void aReplyThatIsCutAnywhereIsNone() {
         for (String whole : new String[] {WHOLE, CHUNKS}) {
             int end = whole.equals(WHOLE) ? whole.length() : whole.indexOf("\r\n0\r\n");
-            for (int nBytes = 0; nBytes < end; nBytes++) {
-                String cut = whole.substring(0, nBytes);
-                CallFailed failure = thrown(CallFailed.class, () -> answeredBy(cut));
-                equal(failure.code(), "connection");
+            for (int nBytes = 0; nBytes < end; nBytes += 1 + nBytes / 20) {
+                equal(answeredBy(whole.substring(0, nBytes)), "tried again");
             }
         }
     }
 
     @Test
     void aWholeReplyIsRead() {
-        equal(answeredBy(WHOLE) + answeredBy(CHUNKS), "{\"count\":1}{\"count\":1}");
+        equal(answeredBy(WHOLE) + answeredBy(CHUNKS), "readread");
+        equal(answeredBy(HEAD + "\r\n" + BODY), "read");
     }
 
     @Test
-    void aReplyThatDoesNotSayItsLengthIsNone() {
-        CallFailed failure = thrown(CallFailed.class, () -> answeredBy(HEAD + "\r\n{\"count\":1}"));
-        equal(failure.code(), "connection");
+    void aRefusalThatEndsWithItsConnectionIsFinal() {
+        stub.closes = true;
+        stub.answer = call -> "HTTP/1.1 401 No\r\n\r\n{\"code\":\"token_missing\"}";
+        equal(code(orders::next), "token_missing");
+        equal(stub.calls, List.of("GET orders"));
     }
 
     @Test
@@ -87,71 +84,95 @@ final class TransportTest implements AutoCloseable {
     }
 
     private void hangsAfter(String bytes) throws Exception {
-        // So that the next call has a connection, however slow the machine is.
-        called(5);
-        stub.answer = call -> bytes;
-        equal(thrown(CallFailed.class, () -> called(0.5)).code(), "timeout");
-        until("the connection is closed", () -> stub.nClosed.get() == 1);
+        try (OdometerClient hasty = OdometerClient.builder(stub.url).deadline(LONG)
+                .refillTimeout(Duration.ofSeconds(1)).build()) {
+            Sequence called = hasty.sequence("orders");
+            called.nextIn("x");
+            stub.answer = call -> stub.calls.size() == 2 ? bytes : null;
+            equal(called.nextIn("x"), 2L);
+            equal(stub.calls.size(), 3);
+            until("the connection is closed", () -> stub.nClosed.get() == 1);
+        }
+    }
+
+    @Test
+    void callsInARowShareAConnectionOfHttp11() {
+        for (int i = 0; i < 3; i++) {
+            orders.nextIn("x");
+        }
         equal(stub.nOpened.get(), 1);
+        equal(stub.headers.get(0).get("upgrade"), null);
+        equal(stub.headers.get(0).get("user-agent"),
+                "odometer-client-java/" + OdometerClient.VERSION);
     }
 
     @Test
-    void aConnectionServesAgainForAMinute() throws Exception {
-        called(5);
-        now += 59.9;
-        called(5);
-        equal(stub.nOpened.get(), 1);
-        now += 0.2;
-        called(5);
-        equal(stub.nOpened.get(), 2);
-        until("the first connection is closed", () -> stub.nClosed.get() == 1);
+    void aLostCallIsNotSentAgainByTheJdk() {
+        orders.nextIn("x");
+        stub.answer = call -> stub.posts().size() == 2 ? StubService.CUT : null;
+        equal(orders.nextIn("x"), 2L);
+        equal(stub.posts().size(), 3);
     }
 
     @Test
-    void closingClosesIdleConnectionsAtOnceAndOthersAfterTheirCalls() throws Exception {
-        called(5);
-        transport.closeIdle();
-        until("the idle connection is closed", () -> stub.nClosed.get() == 1);
-        CountDownLatch gate = new CountDownLatch(1);
-        stub.answer = call -> {
-            awaited(gate);
-            return null;
-        };
-        CompletableFuture<String> held = CompletableFuture.supplyAsync(() -> called(5));
-        until("the call has come", () -> stub.calls.size() == 2);
-        transport.closeIdle();
-        equal(stub.nClosed.get(), 1);
-        gate.countDown();
-        check(held.get().contains("value"), held);
-        until("the other connection is closed", () -> stub.nClosed.get() == 2);
-        called(5);
-        equal(stub.nOpened.get(), 3);
+    void theProxyOfTheJvmIsNotUsed() throws Exception {
+        ProxySelector own = ProxySelector.getDefault();
+        try (ServerSocket proxy = new ServerSocket(0, 5, InetAddress.getLoopbackAddress())) {
+            ProxySelector.setDefault(ProxySelector.of(new InetSocketAddress(
+                    proxy.getInetAddress(), proxy.getLocalPort())));
+            equal(orders.next(), 1L);
+        } finally {
+            ProxySelector.setDefault(own);
+        }
     }
 
     @Test
-    void closingEndsTheThreadOfTheHttpClient() throws Exception {
-        Set<Thread> own = new HashSet<>(Thread.getAllStackTraces().keySet());
-        called(5);
-        Set<Thread> started = new HashSet<>(Thread.getAllStackTraces().keySet());
-        started.removeAll(own);
-        started.removeIf(thread -> !thread.getName().contains("SelectorManager"));
-        equal(started.size(), 1);
-        transport.closeIdle();
-        until("its thread has ended", () -> !started.iterator().next().isAlive());
+    void redirectsAreNotFollowed() {
+        stub.answer = call -> "HTTP/1.1 307 Elsewhere\r\nLocation: " + stub.url
+                + "/v1/sequences/orders\r\nContent-Length: 0\r\n\r\n";
+        equal(code(orders::next), "http_307");
+        equal(stub.calls.size(), 1);
     }
 
     @Test
-    void aPortThatRefusesIsAFailedConnection() throws Exception {
+    void aReplicaThatTakesNoConnectionsIsLeftSoon() throws Exception {
+        // A listener whose queue is full lets the next one wait for minutes.
+        List<Socket> queued = new ArrayList<>();
+        try (ServerSocket full = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
+            for (int i = 0; i < 2; i++) {
+                Socket socket = new Socket();
+                queued.add(socket);
+                socket.connect(full.getLocalSocketAddress(), 1000);
+            }
+            String url = "http://127.0.0.1:" + full.getLocalPort();
+            for (int i = 0; i < 3; i++) {
+                // One of them begins at the listener. A call may take longer than the deadline.
+                try (OdometerClient other = OdometerClient.builder(url, url, url, stub.url)
+                        .deadline(LONG).refillTimeout(Duration.ofSeconds(60)).build()) {
+                    other.sequence("orders", Kind.BUFFERED).next();
+                }
+            }
+        } finally {
+            for (Socket socket : queued) {
+                socket.close();
+            }
+        }
+    }
+
+    @Test
+    void aPortThatRefusesIsUnreachable() throws Exception {
         stub.close();
-        equal(thrown(CallFailed.class, () -> called(5)).code(), "connection");
+        try (OdometerClient hasty = OdometerClient.builder(stub.url)
+                .deadline(Duration.ofSeconds(1)).build()) {
+            equal(code(() -> hasty.sequence("orders").nextIn("x")), "deadline");
+        }
     }
 
     @Test
     void anInterruptEndsTheCall() {
         Thread.currentThread().interrupt();
-        OdometerException failure = thrown(OdometerException.class, () -> called(5));
-        equal(failure.code(), "interrupted");
-        check(Thread.interrupted(), "the flag is lost");
+        equal(code(() -> orders.nextIn("x")), "interrupted");
+        equal(Thread.interrupted(), true);
     }
 
     static void awaited(CountDownLatch gate) {
