@@ -645,7 +645,7 @@ public final class OdometerClient implements AutoCloseable {
          */
         private synchronized Item popped(Waiter waiter) {
             double now = tick();
-            Item item = line.isEmpty() ? pop(now) : null;
+            Item item = pop(now);
             if (item == null && waiter != null) {
                 line.add(waiter);
                 serve(now);

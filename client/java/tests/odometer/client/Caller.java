@@ -39,6 +39,11 @@ final class Caller extends FutureTask<String> {
         thread.interrupt();
     }
 
+    /** Returns whether the caller waits for a lock. */
+    boolean isBlocked() {
+        return thread.getState() == Thread.State.BLOCKED;
+    }
+
     /** Returns the number, or the code of the failure. */
     String outcome() throws Exception {
         return get(10, TimeUnit.SECONDS);

@@ -109,7 +109,29 @@ final class ReplicasTest implements AutoCloseable {
             return null;
         };
         equal(code(() -> orders.nextIn("x")), "deadline");
-        check(orders.nextIn("x") > 0, "no number");
+        gate.countDown();
+        doesNotRest(orders);
+    }
+
+    /** Lets the right replica leave, after which the other one is called if it does not rest. */
+    private void doesNotRest(Sequence orders) {
+        wrong.answer = call -> null;
+        right.answer = call -> StubService.reply(200, "{\"value\":\"1\",\"id\":\"1\"}")
+                .replace("Content-Type", "Connection: close\r\nX");
+        wrong.calls.clear();
+        equal(orders.nextIn("x"), 1L);
+        equal(wrong.calls.size(), 0);
+        orders.nextIn("x");
+        equal(wrong.calls.size(), 1);
+    }
+
+    @Test
+    void forgettingEndsTheRestsOfReplicas() {
+        Sequence orders = beginning();
+        wrong.answer = call -> StubService.refusal(503, "draining");
+        orders.nextIn("x");
+        clients.get(clients.size() - 1).forget();
+        doesNotRest(orders);
     }
 
     @Test

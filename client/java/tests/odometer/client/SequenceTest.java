@@ -4,6 +4,7 @@ import static odometer.client.Tests.check;
 import static odometer.client.Tests.code;
 import static odometer.client.Tests.equal;
 import static odometer.client.Tests.thrown;
+import static odometer.client.Tests.until;
 
 import java.time.Duration;
 import java.util.ArrayList;
@@ -195,6 +196,19 @@ final class SequenceTest {
     }
 
     @Test
+    void aNumberThatComesAtTheLastMomentIsGiven() throws Exception {
+        learn();
+        Caller caller = waiting();
+        synchronized (orders) {
+            caller.interrupt();
+            until("the caller gives up", caller::isBlocked);
+            give(1, 100);
+        }
+        equal(caller.outcome(), "1");
+        equal(orders.take(), 2L);
+    }
+
+    @Test
     void aFailedRefillIsNotInFlightAnyMore() {
         learn();
         for (OdometerException failure : List.of(
@@ -311,6 +325,7 @@ final class SequenceTest {
         Caller caller = waiting();
         Flight old = orders.flight;
         client.forget();
+        check(orders.flight != null && orders.flight != old, "no new refill");
         orders.deliver(old, Kind.BUFFERED, List.of(run(1, 100)), now);
         equal(drops, List.of("100 forget"));
         equal(caller.isDone(), false);
@@ -400,7 +415,19 @@ final class SequenceTest {
         equal(caller.outcome(), "warm");
         equal(drops, List.of("1 forget"));
         // The present flight has nothing to do.
-        equal(orders.wanted(orders.flight), 0L);
+        orders.attempt(orders.flight);
+        equal(orders.flight, null);
+    }
+
+    @Test
+    void aSequenceThatIsUnbufferedStaysSo() {
+        thrown(Empty.class, orders::take);
+        Flight old = orders.flight;
+        client.forget();
+        thrown(Empty.class, orders::take);
+        orders.deliver(orders.flight, Kind.UNBUFFERED, List.of(), now);
+        orders.deliver(old, Kind.BUFFERED, List.of(run(1, 1)), now);
+        equal(orders.flight, null);
     }
 
     @Test

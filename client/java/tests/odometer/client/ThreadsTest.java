@@ -12,6 +12,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
 import odometer.client.OdometerClient.Hooks;
@@ -21,7 +22,6 @@ import odometer.client.Tests.Test;
 /** Tests the threads of a client, which outlive those who start them. */
 final class ThreadsTest implements AutoCloseable {
     private static final Duration LONG = Duration.ofSeconds(10);
-    private static final InheritableThreadLocal<String> OWN = new InheritableThreadLocal<>();
 
     private final StubService stub = new StubService();
     private final AtomicReference<OdometerClient> client = new AtomicReference<>();
@@ -49,28 +49,39 @@ final class ThreadsTest implements AutoCloseable {
 
     @Test
     void threadsKeepNothingOfWhoStartsThem() throws Exception {
-        AtomicReference<Thread> told = new AtomicReference<>();
-        AtomicReference<String> inherited = new AtomicReference<>();
+        List<String> inherited = new CopyOnWriteArrayList<>();
+        InheritableThreadLocal<String> own = new InheritableThreadLocal<>() {
+            @Override
+            protected String childValue(String value) {
+                inherited.add(value);
+                return value;
+            }
+        };
+        List<Thread> told = new CopyOnWriteArrayList<>();
         client.set(OdometerClient.builder(stub.url).deadline(LONG).hooks(new Hooks() {
             @Override
             public void refill(String sequence, String endpoint, String outcome, double seconds,
                     long count) {
-                inherited.set(OWN.get());
-                told.set(Thread.currentThread());
+                told.add(Thread.currentThread());
             }
         }).build());
-        Thread caller = new Thread(() -> {
-            OWN.set("mine");
-            client.get().sequence("orders").nextIn("x");
+        Thread caller = new Thread(new ThreadGroup("of the caller"), () -> {
+            own.set("mine");
+            client.get().sequence("orders").next();
+            client.get().sequence("lines").next();
         });
         caller.setPriority(Thread.MIN_PRIORITY);
         caller.setContextClassLoader(new URLClassLoader(new URL[0]));
         caller.start();
-        until("the hook is told", () -> told.get() != null);
-        equal(inherited.get(), null);
-        equal(told.get().getPriority(), Thread.NORM_PRIORITY);
-        equal(told.get().isDaemon(), true);
-        equal(told.get().getContextClassLoader(), OdometerClient.class.getClassLoader());
+        caller.join();
+        until("hooks are told", () -> told.size() == 2);
+        equal(inherited, List.of());
+        for (Thread each : told) {
+            equal(each.getPriority(), Thread.NORM_PRIORITY);
+            equal(each.isDaemon(), true);
+            equal(each.getContextClassLoader(), OdometerClient.class.getClassLoader());
+            equal(each.getThreadGroup().getParent(), null);
+        }
         for (Thread each : Thread.getAllStackTraces().keySet()) {
             if (each.getName().startsWith("HttpClient-")) {
                 equal(each.getContextClassLoader() instanceof URLClassLoader, false);
