@@ -72,8 +72,7 @@ impl Language {
     /// Returns the first words of the steps to which the driver answers `unsupported`.
     fn unsupported(self) -> &'static [&'static str] {
         match self {
-            Self::Java => &["fork"],
-            Self::Python => &[],
+            Self::Java | Self::Python => &[],
         }
     }
 
@@ -81,6 +80,17 @@ impl Language {
     pub(super) fn supports(self, step: &str) -> bool {
         let word = step.split(' ').next().unwrap_or_default();
         !self.unsupported().contains(&word)
+    }
+
+    /// Returns whether a program can fork, so that a hook of the library protects the child.
+    ///
+    /// If not, the driver starts a second process for the step `fork`. If a test takes the hook
+    /// out, the driver answers `unsupported`.
+    pub(super) fn can_fork(self) -> bool {
+        match self {
+            Self::Java => false,
+            Self::Python => true,
+        }
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) struct Played {
     pub(super) hooks: Hooks,
     /// Whether a step had callers that got numbers at the same time.
     pub(super) is_shared: bool,
-    /// Whether a step forked. What the hooks of the child report is lost.
+    /// Whether a step forked. What the hooks of the child report is lost. The child may be a second
+    /// process.
     is_forked: bool,
     /// The step whose answer is still to come.
     sent: Option<String>,
@@ -89,10 +90,12 @@ pub(super) fn options(case: &Case, endpoints: &[String]) -> Value {
 
 impl Played {
     async fn play(&mut self, case: &Case, language: Language) -> Result<(), String> {
+        let lacks_hook = case.driver.contains_key("without_fork_hook") && !language.can_fork();
         for (index, step) in case.steps.iter().enumerate() {
             let task = step.task.as_ref().or(step.send.as_ref());
-            if let Some(task) = task.filter(|task| !language.supports(task)) {
-                // A library without such calls has no more to show.
+            let is_out = |task: &str| lacks_hook && task.starts_with("fork ");
+            if let Some(task) = task.filter(|task| is_out(task) || !language.supports(task)) {
+                // A library without such calls, or without a hook to take out, has no more to show.
                 let answer = self.driver.ask(task).await?;
                 return match answer.as_str() {
                     "unsupported" => Ok(()),
@@ -103,7 +106,7 @@ impl Played {
             done.map_err(|complaint| format!("step {} ({step:?}):\n{complaint}", index + 1))?;
         }
         checks::numbers(self, case)?;
-        checks::calls(&self.stage.log(), case)?;
+        checks::calls(&self.stage.log(), case, language)?;
         self.lose_little(case).await?;
         self.account_for_all().await
     }

@@ -60,6 +60,12 @@ impl Case {
         answers.any(|answer| matches!(answer, Answer::Always(inner) if is_refusal(inner)))
     }
 
+    /// Returns how many steps fork.
+    pub(super) fn n_forks(&self) -> usize {
+        let tasks = self.steps.iter().filter_map(|step| step.task.as_deref());
+        tasks.filter(|task| task.starts_with("fork ")).count()
+    }
+
     pub(super) fn named(name: &str) -> &'static Self {
         let found = CASES.iter().find(|case| case.name == name);
         found.unwrap_or_else(|| panic!("tests/clients/cases.json has no case {name}"))
