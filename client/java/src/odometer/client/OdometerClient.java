@@ -523,8 +523,9 @@ public final class OdometerClient implements AutoCloseable {
         private int nFailures;
         private double notBefore;
         private Rate rate;
-        /** How long the last refills took, in seconds. */
+        /** How long the last refills took, and the slowest of them, in seconds. */
         private final double[] durations = new double[16];
+        private double slowest;
         private int nRefills;
 
         private Sequence(String name) {
@@ -777,6 +778,7 @@ public final class OdometerClient implements AutoCloseable {
             left = 0;
             nRefills = 0;
             Arrays.fill(durations, 0);
+            slowest = 0;
             rate = new Rate();
             succeed();
             tellDropped(dropped, cause);
@@ -810,7 +812,6 @@ public final class OdometerClient implements AutoCloseable {
             if (kind == null || isAwaited() || nRefills == 0 || head == null) {
                 return true;
             }
-            double slowest = Arrays.stream(durations).max().orElse(0);
             double mark = Math.max(head.blockSize * 0.2, rate.perSecond(now) * 2 * slowest);
             // There are two blocks at most.
             return left < mark && head.block == last.block;
@@ -925,6 +926,7 @@ public final class OdometerClient implements AutoCloseable {
                 succeed();
                 if (isRefill) {
                     durations[nRefills++ % durations.length] = now - it.began;
+                    slowest = Arrays.stream(durations).max().orElse(0);
                 }
             } else {
                 tellDropped(countOf(runs), it.cause);
