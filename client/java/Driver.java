@@ -92,7 +92,7 @@ final class Driver {
     }
 
     public static void main(String[] arguments) throws Exception {
-        // The service closes idle connections after 75 s. JDKs before 21 keep them for longer.
+        // The service closes idle connections after 75 s. JDKs before 20 keep them for longer.
         System.setProperty("jdk.httpclient.keepalive.timeout", "60");
         loadClasses();
         Driver driver = new Driver(arguments[0]);

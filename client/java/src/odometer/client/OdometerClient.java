@@ -684,7 +684,7 @@ public final class OdometerClient implements AutoCloseable {
             return new OdometerException("deadline", what, failure);
         }
 
-        // Calls of a caller, in his thread.
+        // Calls without a buffer, in the thread of the caller.
 
         private Item callOne(String query, double until) {
             return call("/next" + query, 1, until, Reply::one);
