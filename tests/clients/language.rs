@@ -1,14 +1,19 @@
 //! The languages that have a client library, and how the driver of each is started.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
 
 use super::typescript;
-use crate::support::settings;
+use crate::support::{npm, settings};
 
 /// A language with a client library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Language {
     Rust,
+    Java,
     Python,
     TypeScript,
 }
@@ -19,6 +24,15 @@ impl Language {
         let home = self.home();
         match self {
             Self::Rust => Command::new(settings::client_driver()),
+            Self::Java => {
+                let mut command = Command::new("java");
+                command
+                    .args(JVM_OPTIONS)
+                    .arg("-cp")
+                    .arg(java_classes())
+                    .arg("odometer.client.Driver");
+                command
+            }
             Self::Python => {
                 let mut command = Command::new("python3");
                 command
@@ -37,7 +51,7 @@ impl Language {
     /// Returns the folder in which the library can be used. What must be built is built.
     pub(super) fn home(self) -> PathBuf {
         match self {
-            Self::Rust | Self::Python => settings::repository().join(self.folder()),
+            Self::Rust | Self::Java | Self::Python => settings::repository().join(self.folder()),
             Self::TypeScript => typescript::library().to_path_buf(),
         }
     }
@@ -46,6 +60,7 @@ impl Language {
     pub(super) fn folder(self) -> &'static str {
         match self {
             Self::Rust => "client/rust",
+            Self::Java => "client/java",
             Self::Python => "client/python",
             Self::TypeScript => "client/typescript",
         }
@@ -56,6 +71,7 @@ impl Language {
     pub(super) fn tests(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Rust => None,
+            Self::Java => Some(&["./test"]),
             Self::Python => Some(&["python3", "-m", "unittest"]),
             // The scripts before the tests would build again what drivers are using.
             Self::TypeScript => Some(&["npm", "test", "--ignore-scripts"]),
@@ -66,6 +82,10 @@ impl Language {
     pub(super) fn versions(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Rust => &[("../../Cargo.toml", "version = ")],
+            Self::Java => &[(
+                "src/odometer/client/OdometerClient.java",
+                "    public static final String VERSION = ",
+            )],
             Self::Python => &[
                 ("pyproject.toml", "version = "),
                 ("odometer_client/service.py", "VERSION = "),
@@ -81,7 +101,7 @@ impl Language {
     /// Returns the first words of the steps to which the driver answers `unsupported`.
     fn unsupported(self) -> &'static [&'static str] {
         match self {
-            Self::Rust | Self::Python | Self::TypeScript => &[],
+            Self::Rust | Self::Java | Self::Python | Self::TypeScript => &[],
         }
     }
 
@@ -98,9 +118,39 @@ impl Language {
     pub(super) fn can_fork(self) -> bool {
         match self {
             Self::Rust | Self::Python => true,
-            Self::TypeScript => false,
+            Self::Java | Self::TypeScript => false,
         }
     }
+}
+
+/// Options by which a JVM starts fast, stays small, and leaves no file if it is killed.
+const JVM_OPTIONS: [&str; 5] = [
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Xmx256m",
+];
+
+/// Returns the folder with the classes of the driver in Java and of its library. The first call of
+/// a run compiles them.
+fn java_classes() -> &'static Path {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let folder = settings::repository().join(Language::Java.folder());
+        let place = settings::repository().join("target/clients/java");
+        std::fs::create_dir_all(&place).expect("target is ours");
+        let sources = std::fs::read_dir(folder.join("src/odometer/client"));
+        let sources = sources.expect("the library is there").flatten();
+        let mut command = Command::new("timeout");
+        command
+            .args(["180", "javac", "--release", "11", "-d"])
+            .arg(&place)
+            .args(sources.map(|entry| entry.path()))
+            .arg(folder.join("Driver.java"));
+        npm::succeed(&mut command);
+        place
+    })
 }
 
 /// Makes one test for each language out of `async fn name(language: Language)`.
@@ -112,6 +162,11 @@ macro_rules! for_each_language {
             #[test]
             fn rust() {
                 run(super::$name(Language::Rust));
+            }
+
+            #[test]
+            fn java() {
+                run(super::$name(Language::Java));
             }
 
             #[test]
@@ -146,6 +201,23 @@ macro_rules! for_each_language_and_server {
                 #[test]
                 fn mariadb() {
                     run(super::super::$name(Language::Rust, Backend::MariaDb));
+                }
+            }
+
+            mod java {
+                use $crate::{
+                    clients::language::Language,
+                    support::{Backend, run},
+                };
+
+                #[test]
+                fn postgres() {
+                    run(super::super::$name(Language::Java, Backend::Postgres));
+                }
+
+                #[test]
+                fn mariadb() {
+                    run(super::super::$name(Language::Java, Backend::MariaDb));
                 }
             }
 
@@ -202,6 +274,11 @@ macro_rules! for_each_case {
                 #[test]
                 fn rust() {
                     run(play(stringify!($name), Language::Rust));
+                }
+
+                #[test]
+                fn java() {
+                    run(play(stringify!($name), Language::Java));
                 }
 
                 #[test]

@@ -7,6 +7,7 @@
 
 mod driver;
 mod frameworks;
+mod jar;
 mod language;
 mod packages;
 mod replicas;
