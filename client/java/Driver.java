@@ -45,7 +45,7 @@ final class Driver {
     private Driver(String json) throws IOException, GeneralSecurityException {
         options = json;
         Map<?, ?> given = (Map<?, ?>) OdometerClient.Json.read(json);
-        lacksForkHook = given.containsKey("without_fork_hook");
+        lacksForkHook = Boolean.TRUE.equals(given.get("without_fork_hook"));
         deadline = millis(given, "deadline_ms", 2000);
         String[] endpoints = ((List<?>) given.get("endpoints")).stream().map(String::valueOf)
                 .toArray(String[]::new);
