@@ -6,6 +6,7 @@
 // Futures that open a connection nest deeper than the compiler looks by default.
 #![recursion_limit = "256"]
 
+mod clients;
 mod contract;
 mod deployment;
 mod documents;

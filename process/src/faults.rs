@@ -107,6 +107,12 @@ words! {
         SignatureUnchecked = "signature-unchecked",
         /// A caller of any role may take numbers of any name.
         RightsUnasked = "rights-unasked",
+        /// The listener for clients of Redis asks for no password.
+        PasswordUnasked = "password-unasked",
+        /// The listener for clients of Redis may be open to other machines without a password.
+        OpenToAll = "open-to-all",
+        /// The numbers of `INCRBY` need not be next to each other.
+        UnevenRanges = "uneven-ranges",
         /// The list of revoked certificates of callers is not read.
         RevocationsUnread = "revocations-unread",
         /// The certificate of a caller is checked when its connection begins, and never again.

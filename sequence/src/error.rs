@@ -107,18 +107,26 @@ pub enum SequenceError {
     /// Sends the caller to another issuer. This error never leaves this layer.
     #[error("Another issuer has the numbers.")]
     Elsewhere,
-    /// The numbers would come after a wait that is too long.
+    /// The numbers would come after a wait that is too long. `n_available` of them can be had now.
     #[error(
         "Sequence `{name}` is at its speed limit (`limit`), and its numbers do not come fast enough; \
          try again later."
     )]
-    RateLimited { name: SequenceName, wait_ms: u64 },
-    /// The caller has waited as long as it may. Its numbers may be on their way.
+    RateLimited {
+        name: SequenceName,
+        n_available: u64,
+        wait_ms: u64,
+    },
+    /// The caller has waited as long as it may. Its numbers may be on their way, and memory has
+    /// `n_available` numbers for a smaller call.
     #[error(
         "Sequence `{name}` is at its speed limit (`limit`), and no number came in time; try \
          again."
     )]
-    LimitTimeout { name: SequenceName },
+    LimitTimeout {
+        name: SequenceName,
+        n_available: u64,
+    },
     #[error("You can get at most {burst} numbers of this sequence at once, its `limit.burst`.")]
     AboveBurst { burst: u64 },
     #[error("Sequence `{name}` is retired.")]
@@ -224,6 +232,15 @@ impl SequenceError {
         }
     }
 
+    /// Returns the same error for a caller who can have `n` numbers now, if the speed limit refused
+    /// it. Any other error stays as it is.
+    pub(crate) fn with_available(mut self, n: u64) -> Self {
+        if let Self::RateLimited { n_available, .. } = &mut self {
+            *n_available = n;
+        }
+        self
+    }
+
     /// Returns what a caller of a sequence reads about a failure of the store.
     pub fn from_store(name: &SequenceName, error: StoreError) -> Self {
         Self::of_counter(&CounterKey::whole(name.clone()), error)
@@ -248,7 +265,14 @@ impl SequenceError {
             StoreError::TooMany { limit } => Self::TooManySequences { limit },
             StoreError::Exhausted { left } => Self::Exhausted { name, left },
             StoreError::TooLarge { limit } => Self::TooLarge { limit },
-            StoreError::RateLimited { wait_ms, .. } => Self::RateLimited { name, wait_ms },
+            StoreError::RateLimited {
+                n_available,
+                wait_ms,
+            } => Self::RateLimited {
+                name,
+                n_available,
+                wait_ms,
+            },
             StoreError::AboveBurst { burst } => Self::AboveBurst { burst },
             StoreError::Retired => Self::Retired { name },
             StoreError::Definition(error) => Self::Definition(error),
@@ -315,10 +339,37 @@ mod tests {
             let error = SequenceError::from_store(&name(), error);
             assert_eq!(error.may_have_used_numbers(), expected, "{error:?}");
         }
-        let late = SequenceError::LimitTimeout { name: name() };
+        let late = SequenceError::LimitTimeout {
+            name: name(),
+            n_available: 7,
+        };
         assert!(late.may_have_used_numbers());
         let overloaded = SequenceError::Overloaded { what: "a limit" };
         assert!(!overloaded.may_have_used_numbers());
+    }
+
+    #[test]
+    fn the_numbers_that_can_be_had_now_are_kept() {
+        let name = SequenceName::parse("orders").unwrap();
+        let limited = StoreError::RateLimited {
+            n_available: 7,
+            wait_ms: 1,
+        };
+        let error = SequenceError::from_store(&name, limited);
+        let n_of = |error: SequenceError| {
+            if let SequenceError::RateLimited { n_available, .. } = error {
+                Some(n_available)
+            } else {
+                None
+            }
+        };
+        assert_eq!(n_of(error.clone()), Some(7));
+        assert_eq!(n_of(error.with_available(9)), Some(9));
+        let late = SequenceError::LimitTimeout {
+            name,
+            n_available: 7,
+        };
+        assert_eq!(n_of(late.with_available(9)), None);
     }
 
     #[test]

@@ -22,9 +22,10 @@ mod inspection;
 mod issuer;
 mod lifecycle;
 
+pub use actor::queue::Wants;
 pub use directory::{
-    calls::Directory, drained::Drained, first_use::FirstUse, readiness::Readiness,
-    settings::SequenceSettings, warm, workers,
+    call_bounds::CallBounds, calls::Directory, drained::Drained, first_use::FirstUse,
+    readiness::Readiness, settings::SequenceSettings, warm, workers,
 };
 pub use inspection::{description, explain, explain_snowflake};
 pub use issuer::issued;

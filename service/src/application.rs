@@ -5,13 +5,11 @@
 //! requests, returns its blocks, and closes its connections.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use actix_web::dev::{Server, ServerHandle};
 use actix_web::rt;
-use futures_util::future::OptionFuture;
 use odometer_process::{
     faults::{self, Fault},
     host,
@@ -19,7 +17,6 @@ use odometer_process::{
 };
 use odometer_sequence::{Directory, SequenceSettings};
 use odometer_store::{OpenFor, StatementBounds, StoreLimits, Stores, StoresSettings};
-use tokio::net::TcpSocket;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -28,14 +25,8 @@ use crate::access::credentials::Credentials;
 use crate::commands::failure::CommandFailure;
 use crate::commands::signals;
 use crate::config::{Config, bound};
-use crate::http::edge::raise_descriptor_limit;
-use crate::http::{self, ListenerRole, ListenerSettings, UnreportedLines, WorkerTicks};
-
-/// Bytes of replies that the kernel keeps for each connection.
-const SEND_BUFFER: u32 = 64 * 1024;
-
-/// The most connections of the operations listener: of probes, scrapes, and people at the page.
-const OPERATIONS_CONNECTIONS: usize = 256;
+use crate::edge::raise_descriptor_limit;
+use crate::listeners::{BoundListeners, OPERATIONS_CONNECTIONS, RunningListeners, not_served};
 
 /// Connections to a database outside its pool: for watching, listening and probing.
 const CONNECTIONS_OUTSIDE_POOL: usize = 8;
@@ -67,52 +58,21 @@ pub struct Application {
     deadline: Duration,
     store: Arc<Stores>,
     directory: Arc<Directory>,
-    callers: RunningListener,
-    /// The operations listener, if there is one.
-    operations: Option<RunningListener>,
+    listeners: RunningListeners,
     upkeep: JoinHandle<()>,
     /// Reads what callers have to show again, if that is in files.
     refreshing: Option<JoinHandle<()>>,
 }
 
-/// A listener that is served.
-struct RunningListener {
-    handle: ServerHandle,
-    ended: JoinHandle<io::Result<()>>,
-    untold: UnreportedLines,
-}
-
-impl RunningListener {
-    fn start((server, untold): (Server, UnreportedLines)) -> Self {
-        Self {
-            handle: server.handle(),
-            ended: rt::spawn(server),
-            untold,
-        }
-    }
-
-    /// Waits until the server has ended without being stopped, which it does not do.
-    async fn failure(&mut self) -> CommandFailure {
-        let ended = (&mut self.ended).await;
-        CommandFailure::other(format!("the HTTP server ended by itself: {ended:?}"))
-    }
-
-    /// Stops the server. With `is_graceful`, the calls that it has begun are answered first.
-    async fn stop(self, is_graceful: bool) {
-        self.handle.stop(is_graceful).await;
-        self.untold.tell();
-    }
-}
-
 impl Application {
-    /// Starts store, sequences and HTTP, in this order. The databases may still be unreachable
+    /// Starts store, sequences and listeners, in this order. The databases may still be unreachable
     /// afterwards.
     ///
     /// Needs an actix system. The service ends when that system ends.
     ///
     /// # Errors
     /// Waiting would not help: the configuration cannot be used, another process holds the SQLite
-    /// file, the address cannot be listened on, or HTTP cannot be served.
+    /// file, an address cannot be listened on, or a listener cannot be served.
     pub async fn start(config: &Config) -> Result<Self, CommandFailure> {
         let metrics = Arc::new(Metrics::with_sequence_labels(
             config.metrics.sequence_labels,
@@ -124,13 +84,8 @@ impl Application {
             Arc::clone(&metrics),
         )
         .await?;
-        let backlog = config.http.backlog;
-        let listener = bind_or_say("listen", config.listen, backlog)?;
-        let operations = config.operations.listen;
-        let operations = operations
-            .map(|address| bind_or_say("operations.listen", address, backlog))
-            .transpose()?;
-        let address = listener.local_addr().map_err(not_served)?;
+        let listeners = BoundListeners::bind(config)?;
+        let address = listeners.address()?;
         let connections = room(config).map_err(not_served)?;
         let directory = Directory::start(
             Arc::clone(&store),
@@ -142,40 +97,15 @@ impl Application {
         );
         let upkeep = run_metrics_upkeep(Arc::clone(&metrics), Arc::clone(&credentials));
         let upkeep = rt::spawn(upkeep);
-        let worker_ticks = WorkerTicks::new();
-        let serve = |listener, role, connections| {
-            let settings = ListenerSettings {
-                listener,
-                role,
-                connections,
-                worker_ticks: Arc::clone(&worker_ticks),
-                credentials: Arc::clone(&credentials),
-            };
-            let (directory, metrics) = (Arc::clone(&directory), Arc::clone(&metrics));
-            let served = http::serve(settings, directory, metrics, config);
-            let served = served.map(RunningListener::start);
-            served.map_err(not_served)
-        };
-        let role = match operations {
-            Some(_) => ListenerRole::Callers,
-            None => ListenerRole::Everything,
-        };
-        if let Some(operations) = &operations {
-            announce_operations(config, operations.local_addr().map_err(not_served)?);
-        }
-        let operations = operations
-            .map(|listener| serve(listener, ListenerRole::Operations, OPERATIONS_CONNECTIONS))
-            .transpose()?;
-        let callers = serve(listener, role, connections)?;
-        announce(config, role, address);
+        let served = (&directory, &metrics, &credentials);
+        let listeners = listeners.serve(config, connections, served)?;
         Ok(Self {
             address,
             ready_wait: config.shutdown.ready_wait,
             deadline: config.shutdown.deadline,
             store,
             directory,
-            callers,
-            operations,
+            listeners,
             upkeep,
             refreshing,
         })
@@ -191,22 +121,17 @@ impl Application {
     /// at once.
     ///
     /// # Errors
-    /// The store turned out to be unusable, the HTTP server ended by itself, stopping took longer
-    /// than `shutdown.deadline`, or a second signal cut the stop short.
+    /// The store turned out to be unusable, a server ended by itself, stopping took longer than
+    /// `shutdown.deadline`, or a second signal cut the stop short.
     pub async fn run(self, mut signals: Receiver<&'static str>) -> Result<(), CommandFailure> {
-        let mut callers = self.callers;
-        let mut operations = self.operations;
-        let operations_failure = operations.as_mut().map(RunningListener::failure);
+        let mut listeners = self.listeners;
         let (ready_wait, outcome) = tokio::select! {
             Some(signal) = signals.recv() => {
                 tracing::info!(signal, "Stopping: not ready from now on");
                 (self.ready_wait, Ok(()))
             }
             error = self.store.fatal() => (Duration::ZERO, Err(error.into())),
-            failure = callers.failure() => (Duration::ZERO, Err(failure)),
-            Some(failure) = OptionFuture::from(operations_failure) => {
-                (Duration::ZERO, Err(failure))
-            }
+            failure = listeners.failure() => (Duration::ZERO, Err(failure)),
         };
         let until = Instant::now() + self.deadline;
         let left = || until.saturating_duration_since(Instant::now());
@@ -215,7 +140,7 @@ impl Application {
             self.directory.begin_drain();
             tokio::time::sleep(ready_wait.max(LINGER)).await;
             tracing::info!("Accepting no more connections, finishing requests");
-            callers.stop(true).await;
+            let operations = listeners.stop_serving_callers().await;
             tracing::info!("Giving back what was not issued");
             // A fifth of the time that is left is kept for the last journal rows and for closing
             // the connections.
@@ -246,82 +171,6 @@ impl Application {
         self.refreshing.iter().for_each(JoinHandle::abort);
         outcome.and(stopped)
     }
-}
-
-/// Opens a listener with its own backlog. Needs a tokio runtime.
-fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    // With this option, a port can be listened on again at once, even if old connections linger on
-    // it.
-    socket.set_reuseaddr(true)?;
-    // Connections inherit this size from the listener. It limits what the kernel keeps for a caller
-    // who does not read.
-    socket.set_send_buffer_size(SEND_BUFFER)?;
-    socket.bind(address)?;
-    socket.listen(backlog)?.into_std()
-}
-
-/// Opens the listener that a key of the configuration names.
-///
-/// # Errors
-/// The address cannot be listened on. The sentence says how to choose another one.
-fn bind_or_say(
-    key: &str,
-    address: SocketAddr,
-    backlog: u32,
-) -> Result<TcpListener, CommandFailure> {
-    bind(address, backlog).map_err(|error| {
-        let variable = key.to_uppercase().replace('.', "__");
-        CommandFailure::other(format!(
-            "{key}: {address} cannot be listened on ({error}); choose another address with \
-             ODOMETER_{variable}{}",
-            if key == "listen" { " or --listen" } else { "" }
-        ))
-    })
-}
-
-fn not_served(error: io::Error) -> CommandFailure {
-    CommandFailure::other(format!("HTTP cannot be served: {error}"))
-}
-
-/// Returns the scheme of the URLs of a listener.
-fn scheme(role: ListenerRole, config: &Config) -> &'static str {
-    match http::is_secured(role, config) {
-        true => "https",
-        false => "http",
-    }
-}
-
-fn announce_operations(config: &Config, address: SocketAddr) {
-    let scheme = scheme(ListenerRole::Operations, config);
-    tracing::info!(
-        target: odometer_process::log::ALWAYS,
-        "Showing probes, metrics and the page on {scheme}://{address}"
-    );
-}
-
-fn announce(config: &Config, role: ListenerRole, address: SocketAddr) {
-    let has_no_definer = config.admin_token.is_none() && config.access.is_none();
-    if !address.ip().is_loopback() && has_no_definer {
-        tracing::info!(
-            "Sequences cannot be changed over HTTP: the listener is not loopback and \
-             ODOMETER_ADMIN_TOKEN is not set"
-        );
-    }
-    for warning in config.security_warnings() {
-        tracing::warn!("{warning}");
-    }
-    let scheme = scheme(role, config);
-    // Lines with this target are logged at any level. An operator who chose port 0 has to learn the
-    // address.
-    tracing::info!(
-        target: odometer_process::log::ALWAYS,
-        version = env!("CARGO_PKG_VERSION"),
-        "Listening on {scheme}://{address}"
-    );
 }
 
 async fn run_metrics_upkeep(metrics: Arc<Metrics>, credentials: Arc<Credentials>) {
@@ -436,7 +285,8 @@ fn replica_name(address: SocketAddr) -> String {
     format!("{}:{}", host::name(HOST_LENGTH), address.port())
 }
 
-/// Returns how many connections of callers can be open, next to the connections to the databases.
+/// Returns how many connections each listener for callers can have open, next to the connections to
+/// the databases.
 fn room(config: &Config) -> io::Result<usize> {
     let stores = config.stores.0.iter();
     let n_servers: usize = stores
@@ -453,34 +303,19 @@ fn room(config: &Config) -> io::Result<usize> {
     if faults::is(Fault::NoConnectionGuard) {
         return Ok(config.http.connections);
     }
+    let n_listeners = 1 + usize::from(config.resp.listen.is_some());
     let room = raise_descriptor_limit(
-        config.http.connections,
+        config.http.connections.saturating_mul(n_listeners),
         of_pools.saturating_add(of_operations),
     )?;
+    let connections = room.connections / n_listeners;
     if let Some(limit) = room.insufficient_limit {
         tracing::warn!(
             limit,
-            connections = room.connections,
+            connections,
             "Fewer connections than http.connections can be open at once: the process may have too \
              few open files (RLIMIT_NOFILE); raise that limit, or lower http.connections"
         );
     }
-    Ok(room.connections)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_port_in_use_is_refused_and_port_0_picks_one() {
-        let Ok(first) = bind(SocketAddr::from(([127, 0, 0, 1], 0)), 16) else {
-            unreachable!("loopback has free ports")
-        };
-        let address = first.local_addr();
-        assert!(address.as_ref().is_ok_and(|address| address.port() != 0));
-        if let Ok(address) = address {
-            assert!(bind(address, 16).is_err());
-        }
-    }
+    Ok(connections)
 }

@@ -248,6 +248,12 @@ impl Stores {
         peaks.max().unwrap_or(0)
     }
 
+    /// Returns how many databases share the sequences of the store of this name: 1 or more.
+    pub fn n_databases(&self, store: &str) -> usize {
+        let index = self.index_of(store);
+        index.map_or(1, |index| self.at(index).members.len().max(1))
+    }
+
     /// Queues the fate of a block for the journal of the block's database.
     pub fn write_journal(&self, row: JournalRow, fate: BlockFate) {
         let store = self.at(row.source.store.into());

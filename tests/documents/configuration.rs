@@ -9,7 +9,7 @@ use super::markdown::{Document, inline_code};
 use crate::support::directory;
 
 /// Keys with a default that nobody could write as a value.
-const WITHOUT_DEFAULT: [&str; 17] = [
+const WITHOUT_DEFAULT: [&str; 21] = [
     "database_url_file",
     "unknown",
     "worker",
@@ -19,6 +19,10 @@ const WITHOUT_DEFAULT: [&str; 17] = [
     "default.*",
     "template",
     "access.*",
+    "resp.listen",
+    "resp.password",
+    "resp.password_file",
+    "resp.key",
     "tls.certificate_file",
     "tls.key_file",
     "tls.clients_ca_file",
@@ -109,7 +113,12 @@ fn the_tables_have_every_key_and_no_other() {
             known.extend(inside.iter().map(|key| format!("{name}.{key}")));
         }
     }
-    known.extend(["database_url_file", "admin_token_file"].map(str::to_owned));
+    let files = [
+        "database_url_file",
+        "admin_token_file",
+        "resp.password_file",
+    ];
+    known.extend(files.map(str::to_owned));
     let rows = rows();
     let n_rows = rows.len();
     let shown: BTreeSet<String> = rows.into_iter().map(|row| row.key).collect();

@@ -7,7 +7,7 @@ use super::names::SOURCES;
 use crate::support::settings;
 
 /// Crates with a front page that says what they own and where to begin.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "core",
     "process",
     "database",
@@ -16,6 +16,7 @@ const CRATES: [&str; 8] = [
     "store",
     "sequence",
     "service",
+    "client/rust",
 ];
 
 /// The files that a front page names to be read first.
@@ -73,7 +74,7 @@ fn the_code_map_shows_what_there_is() {
         }
     }
     let folders: Vec<&str> = rows.iter().flat_map(|row| inline_code(&row[0])).collect();
-    for folder in CRATES.iter().chain(&["tests", "bench"]) {
+    for folder in CRATES.iter().chain(&["client", "tests", "bench"]) {
         let shown = format!("{folder}/");
         assert!(folders.contains(&shown.as_str()), "{folder} is not shown");
     }

@@ -40,11 +40,11 @@ impl Document {
         Self { path, text }
     }
 
-    /// Reads every document in the root, in `docs`, and in `docs/adr`.
+    /// Reads every document in the root, in `docs`, and in its folders of pages.
     pub(crate) fn all() -> Vec<Self> {
         let root = settings::repository();
         let mut found = Vec::new();
-        for folder in ["", "docs", "docs/adr"] {
+        for folder in ["", "docs", "docs/adr", "docs/clients"] {
             let entries = std::fs::read_dir(root.join(folder)).expect("the folder is there");
             for entry in entries.flatten() {
                 let path = entry.path();

@@ -14,7 +14,15 @@ use crate::support::settings;
 const COLUMNS_OF_TESTS: [&str; 3] = ["Test", "Control", "Held by the test"];
 /// Prefixes of words that have many underscores and are no tests.
 const NO_TESTS: [&str; 3] = ["odometer_", "innodb_", "idle_in_"];
-const CRATES: [&str; 10] = [
+/// The macros that make tests of the functions or cases that they name.
+const MACROS_OF_TESTS: [&str; 5] = [
+    "for_each_backend!(",
+    "for_each_server!(",
+    "for_each_language!(",
+    "for_each_language_and_server!(",
+    "for_each_case!(",
+];
+const CRATES: [&str; 11] = [
     "core",
     "process",
     "database",
@@ -23,6 +31,7 @@ const CRATES: [&str; 10] = [
     "store",
     "sequence",
     "service",
+    "client/rust",
     "tests",
     "bench",
 ];
@@ -70,7 +79,7 @@ fn tests_of(source: &str) -> Vec<String> {
         }
         is_marked = false;
     }
-    for each in ["for_each_backend!(", "for_each_server!("] {
+    for each in MACROS_OF_TESTS {
         for given in source.split(each).skip(1) {
             let given = given.split(')').next().unwrap_or_default();
             let names = given.split(',').map(str::trim);
@@ -177,8 +186,8 @@ fn every_promise_has_a_control_or_says_why_it_has_none() {
 fn a_test_is_told_from_a_function() {
     let source = "#[test]\n#[should_panic]\nfn one() {}\nfn two() {}\n#[actix_web::test]\n\
                   async fn three() {}\n#[inline]\nfn four() {}\nfor_each_backend!(\n    five,\n    \
-                  six,\n);\nasync fn five(_: B) {}\n";
-    assert_eq!(tests_of(source), ["one", "three", "five", "six"]);
+                  six,\n);\nasync fn five(_: B) {}\nfor_each_case!(seven);\n";
+    assert_eq!(tests_of(source), ["one", "three", "five", "six", "seven"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A crowd at the directory itself, without HTTP. The tests count the requests to the store.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use actix::System;
 use odometer::{
@@ -160,6 +160,7 @@ async fn a_waiter_beyond_the_bound_is_refused_and_burns_nothing(backend: Backend
 
 /// Takes one number, as a caller who names no period does.
 async fn take(directory: &Directory, name: &SequenceName) -> Result<i64, SequenceError> {
-    let issued = directory.take(name, None, 1, false).await?;
+    let until = Instant::now() + directory.call_time();
+    let issued = directory.take(name, None, (1, false), until).await?;
     Ok(issued.ranges[0].first())
 }

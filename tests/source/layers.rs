@@ -9,7 +9,7 @@ use super::{parsed, workspace};
 use crate::support::settings;
 
 /// What each crate may depend on: our own crates, and the libraries in `GUARDED`.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("odometer-core", &[]),
     ("odometer-process", &[]),
     (
@@ -59,6 +59,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
             "tokio",
         ],
     ),
+    ("odometer-client", &["odometer-core"]),
 ];
 
 /// Libraries that belong to one layer.
@@ -76,7 +77,7 @@ const GUARDED: [&str; 9] = [
 
 /// Folders, and the words that no source below them may contain. No manifest can enforce these
 /// rules.
-const BANNED: [(&str, &[&str]); 3] = [
+const BANNED: [(&str, &[&str]); 6] = [
     (
         "core/src",
         &[
@@ -89,8 +90,40 @@ const BANNED: [(&str, &[&str]); 3] = [
         ],
     ),
     (
+        "service/src/edge",
+        &[
+            "odometer_sequence",
+            "odometer_store",
+            "crate::application",
+            "crate::calls",
+            "crate::http",
+            "crate::resp",
+        ],
+    ),
+    (
+        "service/src/calls",
+        &[
+            "actix_http",
+            "actix_web",
+            "odometer_store",
+            "crate::application",
+            "crate::edge",
+            "crate::http",
+            "crate::resp",
+        ],
+    ),
+    (
         "service/src/http",
-        &["odometer_store", "crate::application"],
+        &["odometer_store", "crate::application", "crate::resp"],
+    ),
+    (
+        "service/src/resp",
+        &[
+            "actix_http",
+            "odometer_store",
+            "crate::application",
+            "crate::http",
+        ],
     ),
     (
         "service/src/remote",

@@ -1,7 +1,7 @@
 //! The tools of the tests: real servers, the real program, a client and a ledger.
 //!
 //! Nothing here knows how the program works inside. The tools meet the program over HTTP, by
-//! signals, on standard error and in its tables.
+//! the protocol of Redis, by signals, on standard error and in its tables.
 
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,7 @@ pub mod pypi;
 pub mod raw;
 mod redis;
 mod replica;
+mod resp;
 mod scrape;
 pub mod server;
 pub mod settings;
@@ -64,6 +65,7 @@ pub use prometheus::Prometheus;
 pub use proxy::{CutPoint, Link, Proxy};
 pub use redis::Redis;
 pub use replica::ReplicaPair;
+pub use resp::{RespClient, resp_command, resp_number};
 pub use scrape::Scrape;
 pub use server::{ACCOUNT, PASSWORD, Server};
 pub use standby::{SecondStandby, Standby};

@@ -1,4 +1,4 @@
-//! Packages of npm below `target/`, as a lock file of the repository names them.
+//! Packages of npm below `target/`, as the lock files of the repository name them.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,6 +6,9 @@ use std::{
 };
 
 use super::settings;
+
+/// What npm and the scripts of a package make in its folder.
+const MADE: [&str; 3] = ["node_modules", "dist", "built"];
 
 /// Copies `files` of a folder of the tests to a folder below `target/`. Installs the packages there
 /// that the lock file names.
@@ -23,6 +26,37 @@ pub fn workshop(folder: &str, files: &[&str]) -> PathBuf {
     place
 }
 
+/// Copies a folder of the repository, which has a package of ours, to a folder below `target/`.
+/// Installs the packages there that the lock file names.
+///
+/// # Panics
+/// If npm cannot get the packages; the message has npm's output.
+pub fn copy(folder: &str) -> PathBuf {
+    let place = settings::repository().join("target").join(folder);
+    copy_all(&settings::repository().join(folder), &place);
+    install(&place);
+    place
+}
+
+fn copy_all(source: &Path, place: &Path) {
+    std::fs::create_dir_all(place).expect("target is ours");
+    for entry in std::fs::read_dir(source).expect("the repository can be read") {
+        let from = entry.expect("the repository can be read").path();
+        let name = from.file_name().expect("an entry has a name");
+        if MADE.iter().any(|made| name == *made) {
+            continue;
+        }
+        let to = place.join(name);
+        if from.is_dir() {
+            // Files that are not in the repository any more go.
+            let _absent = std::fs::remove_dir_all(&to);
+            copy_all(&from, &to);
+        } else {
+            std::fs::copy(&from, &to).expect("target is ours");
+        }
+    }
+}
+
 fn install(place: &Path) {
     let wanted = std::fs::read(place.join("package-lock.json")).expect("it is there");
     // This file is written when all packages are installed.
@@ -32,7 +66,7 @@ fn install(place: &Path) {
     }
     let mut command = Command::new("timeout");
     command
-        .args(["180", "npm", "ci", "--ignore-scripts"])
+        .args(["240", "npm", "ci", "--ignore-scripts"])
         .args(["--no-audit", "--no-fund"])
         .current_dir(place);
     succeed(&mut command);

@@ -87,6 +87,11 @@ impl Options {
         self.env("ODOMETER_SABOTAGE_CLOCK_MS", shift_ms)
     }
 
+    /// Lets the program listen for clients of Redis, too.
+    pub fn with_resp(self) -> Self {
+        self.env("ODOMETER_RESP__LISTEN", "127.0.0.1:0")
+    }
+
     /// Runs the same program under valgrind, which counts after [`Callgrind::count`].
     pub fn under(mut self, callgrind: &Callgrind) -> Self {
         let (valgrind, mut arguments) = callgrind.command(false);
@@ -316,6 +321,16 @@ impl Program {
         format!("{scheme}://{address}")
     }
 
+    /// Returns the address, `host:port`, of the listener for clients of Redis.
+    ///
+    /// # Panics
+    /// If there is no such listener.
+    pub fn resp_address(&self) -> String {
+        let found = self.log.address_after("clients of Redis on");
+        let (_, address) = found.expect("a listener for clients of Redis");
+        address.replace("0.0.0.0", "127.0.0.1")
+    }
+
     /// Returns the address, `host:port`, at which a client without TLS finds probes and metrics.
     pub fn scraped_at(&self) -> String {
         match self.scheme {
@@ -497,7 +512,7 @@ impl Log {
 
     /// Returns the scheme and the `host:port` of the first line that has a URL after `before`.
     fn address_after(&self, before: &str) -> Option<(&'static str, String)> {
-        let schemes = ["http", "https"];
+        let schemes = ["http", "https", "redis", "rediss"];
         self.with(|lines| {
             lines.lines.iter().find_map(|line| {
                 schemes.into_iter().find_map(|scheme| {

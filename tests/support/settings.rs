@@ -100,6 +100,15 @@ pub fn takes() -> PathBuf {
     program("ODOMETER_TAKES_BIN", "target/release/examples/takes")
 }
 
+/// Returns the path of the program that takes numbers with the client library for Rust. Guards of
+/// the library can be taken out of it.
+pub fn client_driver() -> PathBuf {
+    program(
+        "ODOMETER_CLIENT_DRIVER_BIN",
+        "target/release/examples/driver",
+    )
+}
+
 /// Returns whether the present cost of a number is to be accepted.
 pub fn renews_costs() -> bool {
     std::env::var_os("ODOMETER_TESTS_RENEW_COSTS").is_some_and(|value| value == "1")

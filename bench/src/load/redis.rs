@@ -39,6 +39,14 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// Returns how many numbers the request gives.
+    pub(crate) fn n_numbers(self) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::Hundred => 100,
+        }
+    }
+
     fn command(self) -> &'static [&'static str] {
         match self {
             Self::One => &["INCR", "orders"],
@@ -56,13 +64,23 @@ pub(crate) fn contender(
     step: Step,
     depth: u32,
 ) -> Native {
+    contender_at(name, cores, (server.id(), server.port()), (step, depth))
+}
+
+/// Does the same for another process that speaks the protocol of Redis on a port.
+pub(crate) fn contender_at(
+    name: &str,
+    cores: &Cores,
+    (process, port): (u32, u16),
+    (step, depth): (Step, u32),
+) -> Native {
     let tool = RedisBenchmark {
-        port: server.port(),
+        port,
         step,
         depth: u64::from(depth),
         rate: FIRST_RATE,
     };
-    Native::new(name, cores, server.id(), tool)
+    Native::new(name, cores, process, tool)
 }
 
 struct RedisBenchmark {

@@ -77,25 +77,41 @@ impl<T: Sync, F: Fn(&T) + Sync> Contender for InProcess<T, F> {
     /// Measures for a third of `length`. This is enough, because nothing waits.
     async fn measure(&mut self, length: Duration) -> Reading {
         let (subject, step) = (&self.subject, &self.step);
-        let before = usage::own_processor_time();
-        let (steps, span) = rate(self.n_threads, length / 3, move || step(subject));
-        let used = usage::own_processor_time().saturating_sub(before);
-        let server = used.as_secs_f64() / (span.as_secs_f64() * f64::from(self.n_threads));
-        Reading {
-            busy: Some(Busy {
-                server,
-                client: None,
-            }),
-            ..Reading::of(steps * self.n_each)
-        }
+        let make = || move || step(subject);
+        measured(self.n_threads, length / 3, self.n_each, make)
     }
 }
 
-/// Lets `n_threads` threads repeat `work`. Returns how often a second all of them together did
-/// this, and how long they ran.
-fn rate(n_threads: u32, length: Duration, work: impl Fn() + Sync) -> (f64, Duration) {
+/// Measures threads that repeat what `make` makes for each of them. Each time gives `n_each`
+/// numbers.
+pub(crate) fn measured<W, M>(n_threads: u32, length: Duration, n_each: f64, make: M) -> Reading
+where
+    W: FnMut(),
+    M: Fn() -> W + Sync,
+{
+    let before = usage::own_processor_time();
+    let (steps, span) = rate(n_threads, length, make);
+    let used = usage::own_processor_time().saturating_sub(before);
+    let server = used.as_secs_f64() / (span.as_secs_f64() * f64::from(n_threads));
+    Reading {
+        busy: Some(Busy {
+            server,
+            client: None,
+        }),
+        ..Reading::of(steps * n_each)
+    }
+}
+
+/// Lets each of `n_threads` threads repeat its work. Returns how often a second all of them
+/// together did this, and how long they ran.
+fn rate<W, M>(n_threads: u32, length: Duration, make: M) -> (f64, Duration)
+where
+    W: FnMut(),
+    M: Fn() -> W + Sync,
+{
     let barrier = Barrier::new(n_threads as usize);
     let run = || {
+        let mut work = make();
         barrier.wait();
         let start = Instant::now();
         let mut n_done = 0_u64;

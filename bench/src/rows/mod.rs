@@ -4,6 +4,7 @@ mod access;
 mod away;
 mod batches;
 mod birth;
+mod client;
 mod conditions;
 mod core;
 mod cosid;
@@ -16,6 +17,7 @@ mod hostile;
 mod in_process;
 mod leases;
 pub(crate) mod pages;
+mod resp;
 mod single;
 mod slow;
 mod snowflake;
@@ -96,6 +98,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: true,
         estimate: |pace| pace.estimate(3),
         measure: |stage, pace| Box::pin(single::pipelined(stage, pace)),
+    },
+    Entry {
+        name: "resp",
+        title: "numbers by INCR and INCRBY, compared with Redis",
+        is_quick: true,
+        estimate: |pace| pace.estimate(resp::n_contenders(pace)),
+        measure: |stage, pace| Box::pin(resp::resp(stage, pace)),
     },
     Entry {
         name: "batches",
@@ -236,6 +245,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: core::estimate,
         measure: |stage, pace| Box::pin(core::core(stage, pace)),
+    },
+    Entry {
+        name: "client",
+        title: "numbers from the client library, compared with `fetch_add` and CosId",
+        is_quick: false,
+        estimate: client::estimate,
+        measure: |stage, pace| Box::pin(client::client(stage, pace)),
     },
     Entry {
         name: "snowflake",

@@ -91,32 +91,7 @@ impl Definition {
 
     /// Refuses a layout that no definition may have.
     pub(crate) fn check_layout(&self) -> Result<(), DefinitionError> {
-        let Some(layout) = &self.layout else {
-            return Ok(());
-        };
-        for (field, bits, most) in [
-            ("layout.time", layout.time, MAX_TIME_BITS),
-            ("layout.worker", layout.worker, MAX_WORKER_BITS),
-            ("layout.sequence", layout.sequence, MAX_SEQUENCE_BITS),
-        ] {
-            require((1..=most).contains(&bits), field, || {
-                format!("must be 1 to {most} bits, not {bits}")
-            })?;
-        }
-        let counted = layout.time + layout.sequence;
-        let all = counted + layout.worker;
-        require(all <= MAX_BITS, "layout", || {
-            format!(
-                "must have {MAX_BITS} bits at most, those of `time`, `worker` and `sequence` \
-                 together, not {all}"
-            )
-        })?;
-        require(counted >= MIN_COUNTED_BITS, "layout.time", || {
-            format!(
-                "and `layout.sequence` must have {MIN_COUNTED_BITS} bits or more together, not \
-                 {counted}"
-            )
-        })
+        self.layout.as_ref().map_or(Ok(()), Layout::check)
     }
 
     /// Refuses fields that are not for the kind.
@@ -185,6 +160,38 @@ impl Definition {
             format!(
                 "has room for numbers up to {room}, and the ids of `layout` go up to {highest}: \
                  leave the padding out, make it wider, or give `overflow` \"widen\""
+            )
+        })
+    }
+}
+
+impl Layout {
+    /// Checks that a definition may have this layout.
+    ///
+    /// # Errors
+    /// [`DefinitionError::Invalid`] names the part of the layout that is wrong.
+    pub fn check(&self) -> Result<(), DefinitionError> {
+        for (field, bits, most) in [
+            ("layout.time", self.time, MAX_TIME_BITS),
+            ("layout.worker", self.worker, MAX_WORKER_BITS),
+            ("layout.sequence", self.sequence, MAX_SEQUENCE_BITS),
+        ] {
+            require((1..=most).contains(&bits), field, || {
+                format!("must be 1 to {most} bits, not {bits}")
+            })?;
+        }
+        let counted = self.time + self.sequence;
+        let all = counted + self.worker;
+        require(all <= MAX_BITS, "layout", || {
+            format!(
+                "must have {MAX_BITS} bits at most, those of `time`, `worker` and `sequence` \
+                 together, not {all}"
+            )
+        })?;
+        require(counted >= MIN_COUNTED_BITS, "layout.time", || {
+            format!(
+                "and `layout.sequence` must have {MIN_COUNTED_BITS} bits or more together, not \
+                 {counted}"
             )
         })
     }

@@ -2,6 +2,8 @@
 //!
 //! The zones come with the program, not from the machine. So replicas of one version agree on every
 //! cut-over, whichever zones their hosts have. And a container needs no zone files.
+//!
+//! Without the feature `time-zones`, there is UTC alone, except on Windows.
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
@@ -11,8 +13,14 @@ const MAX_SEARCHED_BYTES: usize = 64;
 /// Bounds how many near names a message shows.
 const MAX_NEAR: usize = 3;
 
+/// The zone of a definition that names none.
+const UTC: &str = "UTC";
+
 /// Returns the zone with this name. The name must be spelled as the time zone database spells it.
 pub(crate) fn find(name: &str) -> Option<TimeZone> {
+    if name == UTC {
+        return Some(TimeZone::UTC);
+    }
     let zone = TimeZoneDatabase::bundled().get(name).ok()?;
     // The lookup ignores case, but a name is accepted only in its exact spelling.
     (zone.iana_name() == Some(name)).then_some(zone)

@@ -159,6 +159,19 @@ impl Layout {
         since.checked_div(self.unit.ms().unsigned_abs())
     }
 
+    /// Returns the ticks that are wholly between two instants in Unix milliseconds: the first tick,
+    /// and the tick after the last.
+    #[must_use]
+    pub fn whole_ticks(&self, from_ms: i64, until_ms: i64) -> (u64, u64) {
+        let until_tick = self.tick_at(until_ms).unwrap_or(0);
+        let from_tick = match self.tick_at(from_ms) {
+            None => 0,
+            Some(tick) if self.unix_ms_of(tick) < from_ms => tick.saturating_add(1),
+            Some(tick) => tick,
+        };
+        (from_tick, until_tick)
+    }
+
     /// Returns when a tick begins, in Unix milliseconds, at most 2^63 − 1.
     #[must_use]
     pub fn unix_ms_of(&self, tick: u64) -> i64 {

@@ -170,6 +170,20 @@ proptest! {
     }
 
     #[test]
+    fn whole_ticks_lie_wholly_between_two_instants(
+        layout in layouts(), from in 0_i64..1 << 40, length in 0_i64..100_000,
+    ) {
+        let from_ms = layout.epoch_ms + from;
+        let until_ms = from_ms + length;
+        let (first, end) = layout.whole_ticks(from_ms, until_ms);
+        prop_assert!(layout.unix_ms_of(first) >= from_ms);
+        prop_assert!(layout.unix_ms_of(end) <= until_ms);
+        prop_assert!(first == 0 || layout.unix_ms_of(first - 1) < from_ms);
+        prop_assert!(layout.unix_ms_of(end + 1) > until_ms);
+        prop_assert_eq!(layout.whole_ticks(layout.epoch_ms - 1, until_ms), (0, end));
+    }
+
+    #[test]
     fn a_layout_ends_where_its_bits_do_but_for_some_room(layout in layouts()) {
         let all = 1_u128 << layout.time;
         let end = u128::from(layout.end_tick());

@@ -12,6 +12,7 @@ mod exposition;
 mod listener;
 mod process;
 mod redis;
+mod resp;
 mod route;
 mod sequence;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub use cause::AbandonedCause;
 pub use database::{DatabaseMetrics, PoolMetrics, Present};
 pub use listener::ListenerMetrics;
 pub use redis::RedisMetrics;
+pub use resp::RespMetrics;
 pub use route::Route;
 pub use sequence::SequenceMetrics;
 
@@ -183,6 +185,11 @@ impl Metrics {
         ];
         let help = "1 while a Redis server takes steps, 0 otherwise.";
         make(&*self.recorder, "odometer_redis_up", &[help], &labels)
+    }
+
+    /// Returns the metrics of connections to the listener for clients of Redis.
+    pub fn resp_listener(&self) -> ListenerMetrics {
+        self.resp.listener(&self.listener)
     }
 
     /// Returns the counter of requests that were answered:

@@ -2,7 +2,7 @@
 
 use ::metrics::{Counter, Gauge, Histogram};
 
-use super::{declare::declare, listener::ListenerMetrics, redis::RedisMetrics};
+use super::{declare::declare, listener::ListenerMetrics, redis::RedisMetrics, resp::RespMetrics};
 
 declare! {
     /// The metrics that a process has once.
@@ -123,6 +123,8 @@ declare! {
         listener: ListenerMetrics,
         /// The metrics of Redis.
         redis: RedisMetrics,
+        /// The metrics of the listener for clients of Redis.
+        resp: RespMetrics,
     }
 }
 

@@ -56,8 +56,12 @@ impl SequenceActor {
     pub(crate) fn fail_refill(&mut self, error: &StoreError, context: &mut Context<Self>) {
         // Nobody has waited for what is fetched ahead of need. Callers who came since then are served
         // by the next refill.
-        let wait = if let StoreError::RateLimited { wait_ms, .. } = error {
-            Some(Duration::from_millis(*wait_ms))
+        let limited = if let StoreError::RateLimited {
+            n_available,
+            wait_ms,
+        } = error
+        {
+            Some((*n_available, Duration::from_millis(*wait_ms)))
         } else {
             None
         };
@@ -74,12 +78,12 @@ impl SequenceActor {
                 waiter.refuse(SequenceError::Exhausted { name, left });
                 None
             });
-        } else if wait.is_some() {
+        } else if let Some((n_available, _)) = limited {
             if !self.is_ahead {
                 // Memory may have enough numbers for some of the waiters.
                 let told = self.caller_error(error);
-                self.issuer.serve_waiters(&mut self.queue, |waiter, _left| {
-                    waiter.refuse(told.clone());
+                self.issuer.serve_waiters(&mut self.queue, |waiter, left| {
+                    waiter.refuse(told.clone().with_available(left.max(n_available)));
                     None
                 });
             }
@@ -104,8 +108,8 @@ impl SequenceActor {
         );
         self.is_refused = !may_pass;
         if may_pass && self.ending.is_none() && self.issuer.wants_prefetch() {
-            let wait = wait.unwrap_or_default().min(MAX_PAUSE);
-            self.try_again_later(wait, context);
+            let wait = limited.map_or(Duration::ZERO, |(_, wait)| wait);
+            self.try_again_later(wait.min(MAX_PAUSE), context);
         }
     }
 }

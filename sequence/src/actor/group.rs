@@ -145,8 +145,8 @@ impl SequenceActor {
         }
         if let (StoreError::RateLimited { n_available, .. }, true) = (error, wants_numbers) {
             let (fitting, refused) = fitting(group, *n_available);
-            for (waiter, _) in refused {
-                waiter.refuse(self.caller_error(error));
+            for (waiter, left) in refused {
+                waiter.refuse(self.caller_error(error).with_available(left));
             }
             self.queue.put_back(fitting);
             return;

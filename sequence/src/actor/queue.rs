@@ -36,7 +36,7 @@ pub(crate) struct Waiter {
 
 /// Which numbers a caller wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
+pub enum Wants {
     /// Any numbers, in ascending ranges.
     Numbers,
     /// One unbroken range.

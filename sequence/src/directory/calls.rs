@@ -64,8 +64,13 @@ impl Directory {
         Arc::new(Self { shared, arbiter })
     }
 
+    /// Returns for how long one call may wait for numbers, with all that it waits for before that.
+    pub fn call_time(&self) -> Duration {
+        self.shared.settings.refill_deadline
+    }
+
     /// Takes `count` numbers in ascending ranges, in one range if `contiguous`. Waits for a refill
-    /// if memory has too few.
+    /// if memory has too few, at most until `until`.
     ///
     /// # Errors
     /// The call gave no number. A cancelled call abandons only numbers that were already on their
@@ -74,8 +79,8 @@ impl Directory {
         &self,
         name: &SequenceName,
         period: Option<&Period>,
-        count: u64,
-        contiguous: bool,
+        (count, contiguous): (u64, bool),
+        until: Instant,
     ) -> Result<Issued, SequenceError> {
         if let Some(issued) = self.take_warm(name, period, (count, contiguous)) {
             return Ok(issued);
@@ -84,7 +89,7 @@ impl Directory {
             true => Wants::Range,
             false => Wants::Numbers,
         };
-        self.ask(name, period, (count, wants)).await
+        self.ask(name, period, (count, wants), until).await
     }
 
     fn take_warm(
@@ -103,7 +108,8 @@ impl Directory {
         })
     }
 
-    /// Reserves a block in the store, for a client that counts by itself.
+    /// Reserves a block in the store, for a client that counts by itself. Waits for it, at most
+    /// until `until`.
     ///
     /// # Errors
     /// The call gave no block.
@@ -112,11 +118,12 @@ impl Directory {
         name: &SequenceName,
         period: Option<&Period>,
         size: u64,
+        until: Instant,
     ) -> Result<Issued, SequenceError> {
-        self.ask(name, period, (size, Wants::Block)).await
+        self.ask(name, period, (size, Wants::Block), until).await
     }
 
-    /// Asks the actor that has the numbers, and waits for at most `refill_deadline`.
+    /// Asks the actor that has the numbers, and waits at most until `until`.
     ///
     /// If the actor dies, or the issuer is unloaded meanwhile, the call looks the issuer up and
     /// asks again.
@@ -125,10 +132,10 @@ impl Directory {
         name: &SequenceName,
         period: Option<&Period>,
         (count, wants): (u64, Wants),
+        until: Instant,
     ) -> Result<Issued, SequenceError> {
         let _turn = self.shared.admit_waiter()?;
         self.shared.metrics.cold_calls.increment(1);
-        let until = Instant::now() + self.shared.settings.refill_deadline;
         loop {
             let attempt = async {
                 let issuer = self.issuer(name, period, until).await?;
@@ -147,7 +154,7 @@ impl Directory {
                 let outcome = match timeout(left, &mut waiting.receiver).await {
                     // Without an answer, the actor died, or the name is being unloaded.
                     Ok(answer) => answer.unwrap_or(Err(SequenceError::Elsewhere)),
-                    Err(_) => Err(issuer.late()),
+                    Err(_) => Err(issuer.late((count, wants))),
                 };
                 if outcome.is_err() && faults::is(Fault::RefusedBurns) {
                     let _burnt = issuer.cursor().map(|cursor| cursor.take_batch(1, false));

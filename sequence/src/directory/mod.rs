@@ -12,11 +12,13 @@
 //! - `period_directory.rs`: leads to the issuers of a name's periods.
 //!
 //! The rest: `shared.rs` holds what the directory, its actors and its sweep share. `first_use.rs`
-//! says whether a name was used before, and `usage.rs` how much is used up. `period_rule.rs` decides
-//! in which periods callers may count. `warm_up.rs` loads the names used most recently.
+//! says whether a name was used before, `usage.rs` how much is used up, and `call_bounds.rs` how
+//! large a call may be. `period_rule.rs` decides in which periods callers may count. `warm_up.rs`
+//! loads the names used most recently.
 //! `suggestions.rs` and `rate_limit.rs` answer wrong names. `workers.rs` leases worker ids to other
 //! programs. `settings.rs`, `readiness.rs` and `drained.rs` define what their names say.
 
+pub(crate) mod call_bounds;
 pub(crate) mod calls;
 pub(crate) mod drained;
 pub(crate) mod first_use;

@@ -130,7 +130,7 @@ impl Directory {
 }
 
 /// Returns how many numbers come from `next_value` on; `None` for time-ordered ids.
-fn left(definition: &Definition, next_value: i64) -> Option<u64> {
+pub(crate) fn left(definition: &Definition, next_value: i64) -> Option<u64> {
     (definition.kind == Kind::Block).then(|| definition.left(next_value))
 }
 

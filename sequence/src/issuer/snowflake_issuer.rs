@@ -179,6 +179,17 @@ impl SnowflakeIssuer {
         })
     }
 
+    /// Returns the most ids of one call, as far as the layout and the lease bound them. Without a
+    /// lease, no bound is known but that of a tick.
+    pub(crate) fn most_at_once(&self, contiguous: bool) -> u64 {
+        let most = self.most.load(Ordering::Relaxed);
+        let layout = self.ticker.layout();
+        match (layout.high, contiguous) {
+            (High::Time, true) => layout.ids_a_tick(),
+            (High::Time, false) | (High::Worker, _) => most,
+        }
+    }
+
     /// Checks that the lease has not ended. Returns the instant of the check, as [`nanos`].
     #[inline]
     fn in_lease(&self) -> Result<u64, NoIds> {
@@ -330,7 +341,7 @@ impl SnowflakeIssuer {
         let now_tick = layout.tick_at(now_ms).unwrap_or(0);
         let (from_tick, until_tick) = match faults::is(Fault::NoReservedUntil) {
             true => (now_tick, layout.end_tick()),
-            false => whole_ticks(layout, lease.from_ms, lease.until_ms),
+            false => layout.whole_ticks(lease.from_ms, lease.until_ms),
         };
         self.n_issued_before
             .store(self.n_issued(), Ordering::Relaxed);
@@ -351,7 +362,8 @@ impl SnowflakeIssuer {
             // What was reserved before may be used already, even if a clock was set back since.
             lease.until_ms = lease.until_ms.max(held.lease.until_ms);
         }
-        let (_, until_tick) = whole_ticks(self.ticker.layout(), lease.from_ms, lease.until_ms);
+        let layout = self.ticker.layout();
+        let (_, until_tick) = layout.whole_ticks(lease.from_ms, lease.until_ms);
         if !self.ticker.extend(lease.key.worker, until_tick) {
             return false;
         }
@@ -408,18 +420,6 @@ impl SnowflakeIssuer {
 pub(crate) fn time_between(from_ms: i64, until_ms: i64) -> Duration {
     let ms = until_ms.saturating_sub(from_ms);
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
-}
-
-/// Returns the ticks that are wholly between two instants: the first tick, and the tick after the
-/// last.
-fn whole_ticks(layout: &Layout, from_ms: i64, until_ms: i64) -> (u64, u64) {
-    let until_tick = layout.tick_at(until_ms).unwrap_or(0);
-    let from_tick = match layout.tick_at(from_ms) {
-        None => 0,
-        Some(tick) if layout.unix_ms_of(tick) < from_ms => tick.saturating_add(1),
-        Some(tick) => tick,
-    };
-    (from_tick, until_tick)
 }
 
 fn ticks_in(layout: &Layout, time: Duration) -> u64 {

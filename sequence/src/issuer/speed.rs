@@ -3,7 +3,7 @@
 use odometer_core::{sizing::SizeReason, speed_limit::SpeedLimit};
 use odometer_store::limit_of;
 
-use crate::{error::SequenceError, issuer::memory::Issuer};
+use crate::{actor::queue::Wants, error::SequenceError, issuer::memory::Issuer};
 
 impl Issuer {
     /// Returns the speed limit, as far as memory knows.
@@ -18,12 +18,15 @@ impl Issuer {
 
     /// Returns why a caller got no numbers in time: the speed limit held the last refill back, or
     /// another reason. Numbers for the caller may be on their way.
-    pub(crate) fn late(&self) -> SequenceError {
-        let memory = self.memory.lock();
-        let last = memory.last_refill.and_then(|refill| refill.why);
-        match last {
+    pub(crate) fn late(&self, (count, wants): (u64, Wants)) -> SequenceError {
+        let last = self.memory.lock().last_refill;
+        match last.and_then(|refill| refill.why) {
             Some(SizeReason::Limit) => SequenceError::LimitTimeout {
                 name: self.key.sequence.clone(),
+                n_available: match wants {
+                    Wants::Numbers => self.remaining().min(count),
+                    Wants::Range | Wants::Block => 0,
+                },
             },
             Some(_) | None => SequenceError::RefillTimeout,
         }

@@ -2,8 +2,8 @@
 //!
 //! The keys of a section come from its declaration by `section!`, so a new key is shown without a
 //! line here. What other files of this folder read field by field is added to them: the stores, the
-//! default definition, the templates, and `[access]`. A secret is shown as a placeholder, and a URL
-//! without its user, password and parameters.
+//! default definition, the templates, the rules for keys, and `[access]`. A secret is shown as a
+//! placeholder, and a URL without its user, password and parameters.
 
 use figment::Figment;
 use figment::value::Value as Given;
@@ -49,8 +49,8 @@ pub fn effective(
         shown.store(store);
     }
     let mut text = shown.text();
-    for template in templates(&layers) {
-        text.push_str(&template);
+    for key in ["template", "resp.key"] {
+        text.push_str(&tables(&layers, key));
     }
     text.push_str(&access(&layers));
     Ok(text)
@@ -193,15 +193,15 @@ fn origin_in(layers: &Figment, key: &str) -> String {
     }
 }
 
-/// Returns the tables of `[[template]]` with the fields that they give.
-fn templates(layers: &Figment) -> Vec<String> {
-    let given = layers.find_value("template").ok();
+/// Returns the tables of a key, such as `[[template]]`, with the fields that they give.
+fn tables(layers: &Figment, key: &str) -> String {
+    let given = layers.find_value(key).ok();
     let tables: Vec<serde_json::Map<String, Value>> = given
         .and_then(|given| given.deserialize().ok())
         .unwrap_or_default();
-    let origin = one_line(&origin_of(layers, "template"));
+    let origin = one_line(&origin_of(layers, key));
     let shown = tables.iter().map(|table| {
-        let mut text = format!("\n[[template]]  # {origin}\n");
+        let mut text = format!("\n[[{key}]]  # {origin}\n");
         for (field, value) in table {
             if let Some(value) = serialized(value) {
                 text.push_str(&format!("{field} = {value}\n"));
@@ -256,6 +256,7 @@ mod tests {
              [stores.tickets]\ndatabase = \"sqlite:tickets.db\"\ndurability = \"weak\"\n\
              [[template]]\nmatch = \"inv-*\"\nkind = \"block\"\nblock = { min = 5, hold = \"1h\" }\n\
              [[template]]\nmatch = \"*-small\"\nshare = \"misc\"\n\
+             [[resp.key]]\nmatch = \"a:*\"\nsequence = \"a\"\nperiod = \"$1\"\n\
              [access]\nanonymous = \"guest\"\ncallers_file = \"callers.toml\"\n\
              [access.roles.guest]\ntake = [\"orders\", \"a-*\"]\n\
              [[access.issuers]]\nissuer = \"https://a\"\naudience = \"o\"\njwks_file = \"a.json\"\n",
@@ -312,6 +313,7 @@ mod tests {
             [
                 ("ODOMETER_DATABASE_URL_FILE", url.as_str()),
                 ("ODOMETER_ADMIN_TOKEN", "tiger-tiger-tiger"),
+                ("ODOMETER_RESP__PASSWORD", "tiger-and-more"),
             ],
             true,
         );
@@ -319,6 +321,7 @@ mod tests {
         for line in [
             "database_url = \"mysql://h:3306/d\"  # environment variable ODOMETER_DATABASE_URL_FILE",
             "admin_token = \"…\"  # environment variable ODOMETER_ADMIN_TOKEN",
+            "password = \"…\"  # environment variable ODOMETER_RESP__PASSWORD",
             "databases = [\"postgres://c:5432/d\"]  # in ",
             "redis = [\"redis://r1:6379\", \"redis://r2:6379\"]  # in ",
         ] {

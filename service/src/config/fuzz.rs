@@ -27,7 +27,7 @@ use crate::access::{
 const SECRET: &str = "never-to-be-shown";
 
 /// Lines that must be taken, any of them together. Tables come last.
-const TAKEN: [&str; 12] = [
+const TAKEN: [&str; 13] = [
     "listen = \"127.0.0.1:0\"",
     "unknown = \"reject\"",
     "max_sequences = 7",
@@ -40,10 +40,11 @@ const TAKEN: [&str; 12] = [
     "default.block.min = 5",
     "access.roles.a.take = [\"a*\"]",
     "[[template]]\nmatch = \"a*\"\nperiod = \"day\"\nformat = \"{period}-{value}\"",
+    "[[resp.key]]\nmatch = \"a:*\"\nsequence = \"a\"\nperiod = \"$1\"",
 ];
 
 /// Other lines, and what is none.
-const LINES: [&str; 22] = [
+const LINES: [&str; 26] = [
     "unknown = \"create\"",
     "max_sequences = 0",
     "worker = -1",
@@ -60,6 +61,10 @@ const LINES: [&str; 22] = [
     "access.anonymous = \"a\"",
     "[default]",
     "[[template]]",
+    "resp.expire = \"ignore\"",
+    "[[resp.key]]",
+    "[resp]",
+    "sequence = \"$1\"",
     "[stores.a]",
     "[stores.default]",
     "[limits]",
@@ -113,6 +118,7 @@ fn configurations_are_refused_without_their_secrets() {
         pieces().prop_map(|secret: String| format!("database_url=postgres://u:{SECRET}{secret}")),
         pieces().prop_map(|secret: String| format!("database_url={SECRET}{secret}")),
         pieces().prop_map(|secret: String| format!("admin_token={SECRET}{secret}")),
+        pieces().prop_map(|secret: String| format!("resp.password={SECRET}{secret}")),
         pieces(),
     ];
     let inputs = (

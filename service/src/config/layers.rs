@@ -12,7 +12,7 @@ use figment::{Error, Figment, Metadata, Profile, Provider};
 use super::error::ConfigError;
 use super::flags::{Flags, split_setting};
 use super::guarded_file;
-use super::secret_value::{ADMIN_TOKEN, is_secret};
+use super::secret_value::{ADMIN_TOKEN, PASSWORD, is_secret};
 
 const PREFIX: &str = "ODOMETER_";
 
@@ -21,6 +21,9 @@ const DEFAULT_FILE: &str = "odometer.toml";
 
 /// Keys whose value may be in a separate file. The key `<key>_file` gives the path of that file.
 const SECRETS: [&str; 2] = ["database_url", ADMIN_TOKEN];
+
+/// The section of the listener for clients of Redis, whose password may be in a separate file.
+const RESP: &str = "resp";
 
 /// Keys of a store whose value may be in a separate file.
 const STORE_SECRETS: [&str; 3] = ["databases", "database", "redis"];
@@ -159,6 +162,9 @@ impl Layer {
         for key in SECRETS {
             found.extend(self.values.get(key).map(|value| (vec![key], value)));
         }
+        let resp = self.values.get(RESP).and_then(Value::as_dict);
+        let password = resp.and_then(|resp| resp.get(PASSWORD));
+        found.extend(password.map(|value| (vec![RESP, PASSWORD], value)));
         let stores = self.values.get("stores").and_then(Value::as_dict);
         for (name, store) in stores.into_iter().flatten() {
             for key in STORE_SECRETS {
@@ -384,6 +390,11 @@ fn with_secrets(origin: ConfigLayer, mut values: Dict) -> Result<Layer, ConfigEr
     let mut separate_files = SeparateFiles::new();
     let of_layer = read_secrets_of(&mut values, &SECRETS, |key| origin.name(&[key]))?;
     separate_files.extend(of_layer);
+    if let Some(Value::Dict(_, resp)) = values.get_mut(RESP) {
+        let named = |key: &str| origin.name(&[RESP, key]);
+        let of_resp = read_secrets_of(resp, &[PASSWORD], named)?.into_iter();
+        separate_files.extend(of_resp.map(|(key, file)| (format!("{RESP}.{key}"), file)));
+    }
     if let Some(Value::Dict(_, stores)) = values.get_mut("stores") {
         for (name, store) in stores {
             if let Value::Dict(_, store) = store {

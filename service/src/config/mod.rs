@@ -13,6 +13,7 @@ mod flags;
 pub(crate) mod guarded_file;
 mod layers;
 mod log_level;
+mod resp;
 mod secret_value;
 mod sections;
 mod stores;
@@ -42,8 +43,8 @@ pub use layers::Environment;
 pub use odometer_process::secret::Secret;
 pub use sections::{
     FailoverConfig, HttpConfig, IdleConfig, JournalConfig, LimitsConfig, LogConfig, LogFormat,
-    MetricsConfig, OperationsConfig, PoolConfig, RefillConfig, ShutdownConfig, SnowflakeConfig,
-    StoreSection, TelemetryConfig, Unknown,
+    MetricsConfig, OnExpiry, OperationsConfig, PoolConfig, RefillConfig, RespConfig,
+    ShutdownConfig, SnowflakeConfig, StoreSection, TelemetryConfig, Unknown,
 };
 pub use stores::StoresConfig;
 pub use tls::TlsConfig;
@@ -63,7 +64,7 @@ section! {
         /// Whether the start brings the schema of PostgreSQL or MySQL up to date.
         migrate: bool = false;
         /// What happens to a name that was never used. Without a value, `create` if only this
-        /// machine reaches `listen`, else `reject`.
+        /// machine reaches `listen` and `resp.listen`, else `reject`.
         unknown: Option<Unknown> = None;
         /// The most sequences in a store, without the retired ones.
         max_sequences: u64 = 1_000_000, 1..=1_000_000_000;
@@ -85,6 +86,7 @@ section! {
         limits: LimitsConfig = LimitsConfig::default();
         http: HttpConfig = HttpConfig::default();
         operations: OperationsConfig = OperationsConfig::default();
+        resp: RespConfig = RespConfig::default();
         tls: TlsConfig = TlsConfig::default();
         refill: RefillConfig = RefillConfig::default();
         pool: PoolConfig = PoolConfig::default();
@@ -120,7 +122,7 @@ section! {
 const DEFAULT_DATABASE: &str = "sqlite:odometer.db";
 
 /// The fewest characters of a token without a warning.
-const MIN_TOKEN: usize = 16;
+pub(crate) const MIN_TOKEN: usize = 16;
 
 /// The highest worker id: a worker id has at most 22 bits.
 const MAX_WORKER: u32 = (1 << 22) - 1;
@@ -155,7 +157,7 @@ impl Config {
         if let Some(error) = config.fence_problem() {
             return Err(error.named(|key| name_of(&layers, key)));
         }
-        let is_loopback = config.listen.ip().is_loopback();
+        let is_loopback = config.listen.ip().is_loopback() && !config.resp.is_beyond_loopback();
         let unknown = config.unknown.get_or_insert(match is_loopback {
             true => Unknown::Create,
             false => Unknown::Reject,
@@ -167,6 +169,10 @@ impl Config {
         let has_callers = access.is_some_and(|access| access.callers_file.is_some());
         let has_operations = config.operations.listen.is_some();
         if let Some(error) = config.tls.missing(has_callers, has_operations) {
+            return Err(error.named(|key| name_of(&layers, key)));
+        }
+        config.resp.rules = resp::read(&layers)?;
+        if let Some(error) = config.resp.misfit(config.access.is_some()) {
             return Err(error.named(|key| name_of(&layers, key)));
         }
         config.exposed_files = exposed_files;
@@ -194,21 +200,29 @@ impl Config {
 
     /// Returns the warnings about tokens and other secrets that people may learn.
     pub(crate) fn security_warnings(&self) -> Vec<String> {
-        let short = self.short_token().into_iter();
+        let short = self.short_secrets().into_iter();
         let others = self.tokens_in_clear().into_iter();
         let exposed = self.exposed_files.iter().cloned();
         short.chain(others).chain(exposed).collect()
     }
 
-    /// Returns a warning if the token is so short that it can be guessed.
-    fn short_token(&self) -> Option<String> {
-        let n_characters = self.admin_token.as_ref()?.expose().len();
-        (n_characters < MIN_TOKEN).then(|| {
-            format!(
-                "warning: admin_token has {n_characters} characters and can be guessed; give \
-                 {MIN_TOKEN} or more, as `openssl rand -hex 32` does"
-            )
-        })
+    /// Returns a warning for the token and for the password, if it is so short that it can be
+    /// guessed.
+    fn short_secrets(&self) -> Vec<String> {
+        let secrets = [
+            ("admin_token", &self.admin_token),
+            ("resp.password", &self.resp.password),
+        ];
+        let warnings = secrets.into_iter().filter_map(|(key, secret)| {
+            let n_characters = secret.as_ref()?.expose().len();
+            (n_characters < MIN_TOKEN).then(|| {
+                format!(
+                    "warning: {key} has {n_characters} characters and can be guessed; give \
+                     {MIN_TOKEN} or more, as `openssl rand -hex 32` does"
+                )
+            })
+        });
+        warnings.collect()
     }
 
     /// Returns a warning for each listener to which tokens travel where others can read them.
@@ -221,9 +235,12 @@ impl Config {
             ("operations.listen", listen, operations_are, remedy)
         });
         let callers = ("listen", self.listen, is_secured, "configure [tls]");
-        let listeners = [Some(callers), operations].into_iter().flatten();
-        let in_clear = listeners.filter(|(_, listen, is_secured, _)| {
-            has_tokens && !is_secured && !listen.ip().is_loopback()
+        let resp =
+            (self.resp.listen).map(|listen| ("resp.listen", listen, is_secured, "configure [tls]"));
+        let listeners = [Some(callers), operations, resp].into_iter().flatten();
+        let in_clear = listeners.filter(|(key, listen, is_secured, _)| {
+            let has_password = *key == "resp.listen" && self.resp.password.is_some();
+            (has_tokens || has_password) && !is_secured && !listen.ip().is_loopback()
         });
         in_clear
             .map(|(key, _, _, remedy)| {

@@ -5,13 +5,16 @@ use figment::value::Value;
 /// The key of the administrator's token.
 pub(crate) const ADMIN_TOKEN: &str = "admin_token";
 
-/// Returns whether the value of a key is a secret: the administrator's token, or a URL with a
-/// password.
+/// The key of a password.
+pub(crate) const PASSWORD: &str = "password";
+
+/// Returns whether the value of a key is a secret: the administrator's token, a password, or a URL
+/// with one.
 pub(crate) fn is_secret(key: &str, value: &Value) -> bool {
     let listed = value.as_array().into_iter().flatten();
     let listed = listed.filter_map(Value::as_str);
     let mut texts = value.as_str().into_iter().chain(listed);
-    texts.any(|text| key == ADMIN_TOKEN || has_password(text))
+    texts.any(|text| matches!(key, ADMIN_TOKEN | PASSWORD) || has_password(text))
 }
 
 /// Returns whether one of the URLs in a text has a password: before its host, or as a parameter.
@@ -59,7 +62,7 @@ mod tests {
     #[test]
     fn secrets_in_files_that_everybody_can_read_are_warned_of() {
         let file = File::with(
-            "admin_token = \"a-token-of-the-administrator\"\n\
+            "admin_token = \"a-token-of-the-administrator\"\nresp.password = \"tiger\"\n\
              [stores.x]\ndatabases = [\"mysql://a/d\", \"mysql://u:tiger@b/d\"]\n\
              [stores.y]\ndatabase = \"mysql://u@c/d\"\nredis = \"redis://:tiger@r\"\n",
         );
@@ -84,6 +87,7 @@ mod tests {
         let (in_file, in_variable) = (config.to_str().unwrap(), "environment variable ODOMETER");
         let wanted = [
             format!("admin_token in {in_file}: {in_file}"),
+            format!("resp.password in {in_file}: {in_file}"),
             format!("stores.x.databases in {in_file}: {in_file}"),
             format!("stores.y.redis in {in_file}: {in_file}"),
             format!("database_url_file ({in_variable}_DATABASE_URL_FILE): {url}"),

@@ -3,10 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use odometer_process::secret::Secret;
 use odometer_store::Durability;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::value::{never, read_by, section, serialized};
+use crate::resp::key_rules::KeyRule;
 
 const MS: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -26,8 +29,18 @@ pub enum Unknown {
     Reject,
 }
 
+/// What the listener for clients of Redis does with commands that let a key expire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExpiry {
+    /// It refuses them.
+    Refuse,
+    /// It answers that it is done, and does nothing.
+    Ignore,
+}
+
 read_by! {
-    Deserialize::deserialize, never, serialized => Durability, LogFormat, Unknown;
+    Deserialize::deserialize, never, serialized => Durability, LogFormat, OnExpiry, Unknown;
 }
 
 section! {
@@ -73,6 +86,24 @@ section! {
     OperationsConfig "operations." {
         /// The address of this listener. Without one, `listen` serves everything.
         listen: Option<SocketAddr> = None;
+    }
+}
+
+section! {
+    /// The listener for clients of Redis.
+    RespConfig "resp." {
+        /// The address of this listener. Without one, there is none.
+        listen: Option<SocketAddr> = None;
+        /// The password that callers must show, if there are no roles.
+        password: Option<Secret> = None;
+        /// What happens to commands that let a key expire.
+        expire: OnExpiry = OnExpiry::Refuse;
+        // These are read field by field elsewhere, so that a wrong field can be named.
+        key: IgnoredAny = IgnoredAny;
+    }
+    computed {
+        /// The rules that lead from keys to sequences, in their order.
+        rules: Vec<KeyRule> = Vec::new();
     }
 }
 

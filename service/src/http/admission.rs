@@ -9,10 +9,10 @@ use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, ResponseError, web};
 use odometer_process::faults::{self, Fault};
 
-use super::call_limit::LeavableSlot;
 use super::hosts::{FOREIGN_HOST, Hosts};
-use super::problem::{Code, Problem};
 use super::state::Http;
+use crate::calls::call_limit::LeavableSlot;
+use crate::calls::problem::{Code, Problem};
 
 /// Lets a call into the part of the service below `/v1`, or refuses the call at once.
 pub(crate) async fn admit(

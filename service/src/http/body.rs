@@ -16,9 +16,9 @@ use odometer_core::duration::exact;
 use odometer_process::faults::{self, Fault};
 use serde_json::Value;
 
-use super::edge::{Body, ConnectionProgress};
-use super::problem::{Code, Problem};
 use super::retain_until_written::retain_until_written;
+use crate::calls::problem::{Code, Problem};
+use crate::edge::{Body, ConnectionProgress};
 
 /// How much of a body is read, and for how long.
 #[derive(Clone, Copy, Debug)]

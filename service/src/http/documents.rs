@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 use super::page::{Asset, HTML};
-use super::problem::{Code, Problem};
+use crate::calls::problem::{Code, Problem};
 
 const FRAME: &str = include_str!("page/document.html");
 const ERRORS: &str = include_str!("../../../docs/errors.md");

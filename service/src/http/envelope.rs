@@ -17,12 +17,12 @@ use odometer_core::name::SequenceName;
 use odometer_process::metrics::Route;
 use tracing::Instrument as _;
 
-use super::edge::{Answering, ConnectionProgress, Watch};
-use super::problem::Code;
 use super::request_id::{REQUEST_ID, RequestId};
 use super::state::Http;
 use super::trace::{self, TRACEPARENT};
 use super::{body, parse, request_id};
+use crate::calls::problem::Code;
+use crate::edge::{Answering, ConnectionProgress, Watch};
 #[cfg(feature = "otlp")]
 use odometer_process::log;
 

@@ -10,11 +10,12 @@ use super::payload::{
     parameters::{ExplainQuery, SequencePath},
     values,
 };
-use super::problem::Problem;
 use super::state::Http;
 use super::text::rfc_3339;
-use super::{parse, sources, suggestions};
+use super::{evidence, parse};
 use crate::access::right::Right;
+use crate::calls::problem::Problem;
+use crate::calls::{sources, suggestions};
 
 /// What is known of one number, never more.
 #[derive(Serialize, ToSchema)]
@@ -64,7 +65,7 @@ pub(crate) async fn explain(
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    let caller = sources::admit(&request, &http, Right::Look, &name).await?;
+    let caller = sources::admit(&evidence::of(&request), &http, Right::Look, &name).await?;
     let asked = parse::explain(request.uri().query())?;
     let explained = http
         .directory

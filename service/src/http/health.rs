@@ -7,11 +7,12 @@ use actix_web::body::MessageBody;
 use actix_web::http::header;
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use odometer_sequence::Readiness;
 
-use super::problem::{Code, Problem};
+use super::evidence;
 use super::state::Http;
 use crate::access::right::Right;
+use crate::calls::problem::{Code, Problem};
+use crate::calls::readiness::why_not_ready;
 
 /// The media type of a scrape: Prometheus text format 0.0.4.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -52,26 +53,6 @@ pub(crate) async fn readyz(http: Data<Http>) -> Result<HttpResponse, Problem> {
     }
 }
 
-/// Returns why calls should not be sent to this replica, or `None` if they should.
-pub(crate) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)> {
-    match readiness {
-        Readiness::Ready => None,
-        Readiness::Draining => Some((Code::Draining, "This replica is stopping.")),
-        Readiness::Loading => Some((
-            Code::StoreUnavailable,
-            "The names used most recently are being loaded.",
-        )),
-        Readiness::NoContact => Some((
-            Code::StoreUnavailable,
-            "The database does not answer, and there is no number left in memory.",
-        )),
-        Readiness::WrongSchema => Some((
-            Code::StoreUnavailable,
-            "The schema of the database does not fit this version; run `odometer migrate`.",
-        )),
-    }
-}
-
 /// Returns the metrics, as Prometheus reads them.
 #[utoipa::path(
     get,
@@ -87,7 +68,9 @@ pub(crate) async fn metrics(
 ) -> Result<HttpResponse, Problem> {
     // Who reaches the operations listener may scrape it.
     if http.role.serves_callers() {
-        http.access.admit_to_all(&request, Right::Look).await?;
+        http.access
+            .admit_to_all(&evidence::of(&request), Right::Look)
+            .await?;
     }
     http.directory.publish_metrics();
     Ok(reply(PROMETHEUS, http.metrics.render()))

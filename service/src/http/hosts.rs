@@ -8,7 +8,7 @@ use odometer_process::{
     host::{is_this_machine, without_port},
 };
 
-use super::problem::{Code, Problem};
+use crate::calls::problem::{Code, Problem};
 
 /// Why a call by another name is refused.
 pub(crate) const FOREIGN_HOST: &str = "The service listens on loopback and was called by a name other than \

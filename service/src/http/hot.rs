@@ -20,8 +20,6 @@ use odometer_core::period::Period;
 use odometer_process::metrics::Route;
 use odometer_sequence::{Directory, warm::Pinned};
 
-use super::caller_memo::{CallerMemo, MemoTime};
-use super::edge::Watch;
 use super::state::Http;
 use super::trace::{TRACEPARENT, Trace};
 use super::{
@@ -31,6 +29,8 @@ use super::{
     reply, request_id,
 };
 use crate::access::{credentials::Credentials, quotas::share::ALWAYS};
+use crate::calls::caller_memo::{CallerMemo, MemoTime};
+use crate::edge::Watch;
 
 /// One warm call in this many is timed, because reading the clock twice costs as much as the
 /// number.
@@ -151,7 +151,8 @@ impl WarmPath {
             generation: credentials.generation(),
             tick: self.watch.now(),
         };
-        memo.may_take(plain.authorization, at, plain.name)
+        let shown = plain.authorization.map(HeaderValue::as_bytes);
+        memo.may_take(shown, at, plain.name)
     }
 }
 
@@ -231,6 +232,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::calls::size_limit::MAX_COUNT;
 
     fn name_of(request: &TestRequestHead) -> Option<&str> {
         PlainRequest::read(request.head()).map(|plain| plain.name)
@@ -401,7 +403,7 @@ mod tests {
     fn chosen() -> impl Strategy<Value = Chosen> {
         let period = prop::sample::select(&["2026", "eod-7"][..]);
         (
-            prop::option::of(1..=parse::MAX_COUNT),
+            prop::option::of(1..=MAX_COUNT),
             prop::option::of(period),
             any::<Option<bool>>(),
             any::<Option<bool>>(),

@@ -12,8 +12,8 @@ use metrics::Counter;
 use odometer_process::faults::{self, Fault};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::problem::{Code, Problem};
 use super::retain_until_written::retain_until_written;
+use crate::calls::problem::{Code, Problem};
 
 const KIB: u64 = 1024;
 

@@ -13,11 +13,12 @@ use super::payload::{
     parameters::{IfMatch, PeriodPath, SequencePath},
     values,
 };
-use super::problem::Problem;
 use super::state::{Call, Http};
 use super::text::{entity_tag, rfc_3339};
-use super::{body, parse, quotas, suggestions};
+use super::{body, evidence, parse};
 use crate::access::right::Right;
+use crate::calls::problem::Problem;
+use crate::calls::{quotas, suggestions};
 
 /// What a floor has become.
 #[derive(Serialize, ToSchema)]
@@ -63,8 +64,9 @@ pub(crate) struct RestoredReply {
 )]
 pub(crate) async fn advance((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    let caller = http.access.admit(&request, Right::Define, &name).await?;
-    let author = caller.author(&request);
+    let evidence = evidence::of(&request);
+    let caller = http.access.admit(&evidence, Right::Define, &name).await?;
+    let author = caller.author(&evidence);
     parse::no_idempotency_key(request.headers())?;
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
@@ -96,8 +98,9 @@ pub(crate) async fn advance((request, payload, http): Call) -> Result<HttpRespon
 )]
 pub(crate) async fn retire((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    let caller = http.access.admit(&request, Right::Define, &name).await?;
-    let author = caller.author(&request);
+    let evidence = evidence::of(&request);
+    let caller = http.access.admit(&evidence, Right::Define, &name).await?;
+    let author = caller.author(&evidence);
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
@@ -118,8 +121,9 @@ pub(crate) async fn retire((request, payload, http): Call) -> Result<HttpRespons
 )]
 pub(crate) async fn restore((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    let caller = http.access.admit(&request, Right::Define, &name).await?;
-    let author = caller.author(&request);
+    let evidence = evidence::of(&request);
+    let caller = http.access.admit(&evidence, Right::Define, &name).await?;
+    let author = caller.author(&evidence);
     parse::no_idempotency_key(request.headers())?;
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
@@ -149,8 +153,9 @@ pub(crate) async fn restore((request, payload, http): Call) -> Result<HttpRespon
 )]
 pub(crate) async fn remove_period((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    let caller = http.access.admit(&request, Right::Define, &name).await?;
-    let author = caller.author(&request);
+    let evidence = evidence::of(&request);
+    let caller = http.access.admit(&evidence, Right::Define, &name).await?;
+    let author = caller.author(&evidence);
     let key = parse::key(request.uri().path())?;
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;

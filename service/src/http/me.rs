@@ -5,14 +5,14 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::caller::Caller;
-use super::parse;
 use super::payload::values;
-use super::problem::Problem;
 use super::state::Http;
+use super::{evidence, parse};
 use crate::access::quotas::{names::NamesQuota, numbers::NumbersQuota, worker_ids::WorkerIdsQuota};
 use crate::access::right::Right;
 use crate::access::role::Role;
+use crate::calls::caller::Caller;
+use crate::calls::problem::Problem;
 
 /// Who you are to the service, and what you may do.
 #[derive(Serialize, ToSchema)]
@@ -73,7 +73,7 @@ pub(crate) struct RightsReply {
 )]
 pub(crate) async fn me(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     parse::no_query(request.uri().query())?;
-    let caller = http.access.identify_itself(&request).await?;
+    let caller = http.access.identify_itself(&evidence::of(&request)).await?;
     let globs = |right| globs_of(&caller, right);
     let role = caller.role().filter(|_| http.access.has_roles());
     let quotas = role.map(Role::quotas);

@@ -1,24 +1,32 @@
 //! Answers calls that take numbers: `next` for one number or a batch, and `blocks`.
 
-use std::future::ready;
+use std::time::{Duration, Instant};
 
 use actix_web::HttpResponse;
 use odometer_core::block::Block;
-use odometer_sequence::{audit::Taking, error::SequenceError};
+use odometer_sequence::{Wants, error::SequenceError, issued::Issued};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::large_replies::LargeReplies;
+use super::large_replies::{LargeReplies, Part};
+use super::parse::MediaType;
 use super::payload::{
     bodies::IssuedNumbers,
     parameters::{AnySequencePath, BlocksQuery, NextQuery, Traceparent},
     values,
 };
-use super::problem::Problem;
-use super::quotas::{self, RequestedShare};
-use super::state::Call;
-use super::{body, parse, reply, sources, suggestions};
+use super::state::{Call, Http};
+use super::{body, evidence, parse, reply};
 use crate::access::right::Right;
+use crate::calls::evidence::Evidence;
+use crate::calls::numbers::{reserve_for, take_for};
+use crate::calls::problem::Problem;
+use crate::calls::quotas::{self, RequestedShare};
+use crate::calls::sources::Taker;
+use crate::calls::{size_limit, sources};
+
+/// How long a call for too many numbers waits until it is known what bounds the call.
+const BOUNDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A range reserved for a caller who counts by itself.
 #[derive(Serialize, ToSchema)]
@@ -61,32 +69,27 @@ pub(crate) struct ReservedReply {
 pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     parse::no_idempotency_key(request.headers())?;
-    let asked = parse::next(request.uri().query())?;
+    let asked = parse::next_of_any_count(request.uri().query())?;
     let wanted = parse::wanted(request.headers());
     let of = (&name, asked.period.as_ref());
-    let taker = sources::admit_taker(&request, &http, Right::Take, of).await?;
+    let evidence = evidence::of(&request);
+    let taker = sources::admit_taker(&evidence, &http, Right::Take, of).await?;
     let caller = &taker.caller;
     body::nothing(&request, payload, http.body).await?;
-    let count = asked.count.unwrap_or(1);
-    let period = asked.period.as_ref();
     let share = RequestedShare {
         name: &name,
         source: &taker.source,
-        period,
-        n: count,
-        is_block: false,
+        period: asked.period.as_ref(),
+        n: asked.count.unwrap_or(1),
+        wants: match asked.contiguous {
+            true => Wants::Range,
+            false => Wants::Numbers,
+        },
         is_confirmed: asked.confirm,
     };
-    quotas::check_share(&http, caller, &share).await?;
-    let directory = &http.directory;
-    let n_bytes = reply::most_bytes(directory, name.as_str(), &asked, wanted);
-    let room = http.large_replies.take(n_bytes)?;
-    let charge = quotas::take_numbers(caller, count)?;
-    let first_use = taker.note_first_use(&request, period);
-    let taken = directory.take(&name, period, count, asked.contiguous).await;
-    charge.settle(&taken);
-    first_use.into_iter().for_each(|note| note.settle(&taken));
-    let issued = suggestions::with_suggestions(&http, caller, ready(taken)).await?;
+    let taken = take(&evidence, &http, (&taker, &share), (&asked, wanted)).await;
+    let (issued, room) =
+        taken.map_err(|refused| size_limit::lowered(refused, &http, caller, &share))?;
     // A shared name may have got a sequence of its own meanwhile.
     caller.check(Right::Take, &issued.key.sequence)?;
     let (shown, ranges) = (issued.shown(), issued.ranges.as_slice());
@@ -95,6 +98,32 @@ pub(crate) async fn next((request, payload, http): Call) -> Result<HttpResponse,
         _ => reply::batch(shown, ranges, asked.ids, wanted),
     };
     Ok(LargeReplies::keep(reply, room))
+}
+
+/// Takes the numbers of a call, with room for its reply, if the call asks for no more than it may
+/// have.
+async fn take(
+    evidence: &Evidence<'_>,
+    http: &Http,
+    (taker, share): (&Taker, &RequestedShare<'_>),
+    (asked, wanted): (&NextQuery, MediaType),
+) -> Result<(Issued, Part), Problem> {
+    let (caller, directory) = (&taker.caller, &http.directory);
+    let until = Instant::now() + taker.time_left;
+    if let Err(refused) = parse::check_count(asked.count) {
+        // Without roles, nobody has looked the name up yet. What bounds the call is known of a name
+        // in memory, and the refusal says as much as is found out soon.
+        let soon = until.min(Instant::now() + BOUNDS_TIMEOUT);
+        let left = directory.left(share.source, share.period);
+        let loading = async { left.await.map_err(Problem::from) };
+        let _left = sources::in_time(soon, loading).await;
+        return Err(refused);
+    }
+    sources::in_time(until, quotas::check_share(http, caller, share)).await?;
+    let n_bytes = reply::most_bytes(directory, share.name.as_str(), asked, wanted);
+    let room = http.large_replies.take(n_bytes)?;
+    let issued = take_for(http, evidence, (taker, share), until).await?;
+    Ok((issued, room))
 }
 
 /// Reserves a range for a caller who counts by itself, straight from the store.
@@ -111,32 +140,20 @@ pub(crate) async fn blocks((request, payload, http): Call) -> Result<HttpRespons
     parse::no_idempotency_key(request.headers())?;
     let asked = parse::blocks(request.uri().query())?;
     let of = (&name, asked.period.as_ref());
-    let taker = sources::admit_taker(&request, &http, Right::Block, of).await?;
+    let evidence = evidence::of(&request);
+    let taker = sources::admit_taker(&evidence, &http, Right::Block, of).await?;
     let caller = &taker.caller;
     body::nothing(&request, payload, http.body).await?;
-    let period = asked.period.as_ref();
     let share = RequestedShare {
         name: &name,
         source: &taker.source,
-        period,
+        period: asked.period.as_ref(),
         n: asked.size,
-        is_block: true,
+        wants: Wants::Block,
         is_confirmed: asked.confirm,
     };
-    quotas::check_share(&http, caller, &share).await?;
-    let charge = quotas::take_numbers(caller, asked.size)?;
-    let has_roles = http.access.has_roles();
-    let notes = [
-        taker.note_first_use(&request, period),
-        has_roles.then(|| taker.note(&request, period, Taking::Block)),
-    ];
-    let reserved = http.directory.reserve(&name, period, asked.size).await;
-    charge.settle(&reserved);
-    notes
-        .into_iter()
-        .flatten()
-        .for_each(|note| note.settle(&reserved));
-    let issued = suggestions::with_suggestions(&http, caller, ready(reserved)).await?;
+    let reserved = reserve_for(&http, &evidence, &taker, &share).await;
+    let issued = reserved.map_err(|refused| size_limit::lowered(refused, &http, caller, &share))?;
     caller.check(Right::Block, &issued.key.sequence)?;
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
     let key = issued.key;

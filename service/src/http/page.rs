@@ -9,7 +9,7 @@ use actix_web::web::Bytes;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use sha2::{Digest, Sha256};
 
-use super::problem::{Code, Problem};
+use crate::calls::problem::{Code, Problem};
 
 /// The policy that says what a browser may do with the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \

@@ -5,11 +5,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::payload::{bodies::ParseRequest, parameters::SequencePath, values};
-use super::problem::Problem;
 use super::state::Call;
 use super::text::moment;
-use super::{body, parse, sources, suggestions};
+use super::{body, evidence, parse};
 use crate::access::right::Right;
+use crate::calls::problem::Problem;
+use crate::calls::{sources, suggestions};
 
 /// What a printed number says.
 #[derive(Serialize, ToSchema)]
@@ -51,7 +52,7 @@ pub(crate) struct ParsedReply {
 )]
 pub(crate) async fn parse((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    let caller = sources::admit(&request, &http, Right::Look, &name).await?;
+    let caller = sources::admit(&evidence::of(&request), &http, Right::Look, &name).await?;
     parse::no_query(request.uri().query())?;
     let body = body::json(&request, payload, http.body).await?;
     let id = parse::printed(&body)?;

@@ -16,12 +16,13 @@ use super::payload::{
     parameters::{PageQuery, PartQuery, SequencePath, ShownPeriodQuery, SortQuery},
     values,
 };
-use super::problem::Problem;
 use super::sequences::{HeldBlock, LeaseReply};
 use super::state::Http;
 use super::text::{moment, rfc_3339};
-use super::{health, parse};
+use super::{evidence, parse};
 use crate::access::right::Right;
+use crate::calls::problem::Problem;
+use crate::calls::readiness::why_not_ready;
 
 /// One running process.
 #[derive(Serialize, ToSchema)]
@@ -215,10 +216,12 @@ pub(crate) async fn replica(
     request: HttpRequest,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
-    http.access.admit_to_all(&request, Right::Look).await?;
+    http.access
+        .admit_to_all(&evidence::of(&request), Right::Look)
+        .await?;
     parse::no_query(request.uri().query())?;
     let directory = &http.directory;
-    let why = health::why_not_ready(directory.readiness());
+    let why = why_not_ready(directory.readiness());
     Ok(HttpResponse::Ok().json(Replica {
         holder: directory.holder().to_owned(),
         version: env!("CARGO_PKG_VERSION"),
@@ -244,7 +247,9 @@ pub(crate) async fn replica(
         moments may be missing.", body = LivePageReply))
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
-    http.access.admit_to_all(&request, Right::Look).await?;
+    http.access
+        .admit_to_all(&evidence::of(&request), Right::Look)
+        .await?;
     let (asked, sort) = parse::live(request.uri().query())?;
     let limit = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     let directory = &http.directory;
@@ -268,7 +273,9 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     responses((status = 200, description = "The name, from memory alone.", body = WatchedReply))
 )]
 pub(crate) async fn watch(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
-    http.access.admit_to_all(&request, Right::Look).await?;
+    http.access
+        .admit_to_all(&evidence::of(&request), Right::Look)
+        .await?;
     let name = parse::live_name(request.uri().path())?;
     let period = parse::period(request.uri().query())?;
     let watched = http.directory.watch(&name, period.as_ref())?;

@@ -21,12 +21,13 @@ use super::payload::{
     },
     values,
 };
-use super::problem::{Code, Problem};
 use super::serving::ServingStore;
 use super::state::{Call, Http};
 use super::text::{entity_tag, moment, rfc_3339};
-use super::{body, parse, quotas, suggestions, visible_names};
+use super::{body, evidence, parse, visible_names};
 use crate::access::right::Right;
+use crate::calls::problem::{Code, Problem};
+use crate::calls::{quotas, suggestions};
 
 /// A sequence, as one replica sees it.
 #[derive(Serialize, ToSchema)]
@@ -201,7 +202,10 @@ pub(crate) struct DefinedReply {
     responses((status = 200, description = "A page of definitions.", body = SequencePageReply))
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
-    let caller = http.access.identify(&request, Right::Look).await?;
+    let caller = http
+        .access
+        .identify(&evidence::of(&request), Right::Look)
+        .await?;
     let asked = parse::listing(request.uri().query())?;
     let page = visible_names::page(&http.directory, &caller, &asked).await?;
     let sequences = page.sequences.into_iter();
@@ -228,7 +232,10 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 )]
 pub(crate) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    let caller = http.access.admit(&request, Right::Look, &name).await?;
+    let caller = http
+        .access
+        .admit(&evidence::of(&request), Right::Look, &name)
+        .await?;
     let period = parse::period(request.uri().query())?;
     let described = http.directory.describe(&name, period.as_ref());
     let description = suggestions::with_suggestions(&http, &caller, described).await?;
@@ -255,7 +262,10 @@ pub(crate) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 )]
 pub(crate) async fn define((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    let caller = http.access.admit(&request, Right::Define, &name).await?;
+    let caller = http
+        .access
+        .admit(&evidence::of(&request), Right::Define, &name)
+        .await?;
     let dry_run = parse::dry_run(request.uri().query())?;
     let condition = parse::condition(request.headers())?;
     let body = body::json(&request, payload, http.body).await?;
@@ -277,7 +287,7 @@ pub(crate) async fn define((request, payload, http): Call) -> Result<HttpRespons
         }));
     }
     let _creation = quotas::creation_of_name(&http, &caller, &name).await?;
-    let author = caller.author(&request);
+    let author = caller.author(&evidence::of(&request));
     let defined = directory.define(&name, change, condition, author).await;
     let defined = defined.map_err(not_defined)?;
     let mut response = if defined.created {

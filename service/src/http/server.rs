@@ -2,8 +2,7 @@
 
 use std::future::ready;
 use std::io;
-use std::net::TcpListener;
-use std::num::NonZeroUsize;
+use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,21 +25,23 @@ use odometer_process::{
 };
 use odometer_sequence::Directory;
 
-use super::caller_memo::CallerMemo;
-use super::edge::{Connection, ConnectionBounds, Guarded, Watch};
+use super::guard::{Guarded, max_unread};
 use super::listener_role::ListenerRole;
-use super::opening::{Opening, Stopping};
-use super::state::{Http, UnreportedLines};
-use super::worker_ticks::WorkerTicks;
+use super::state::Http;
 use super::{envelope, hot, openapi, urls};
 use crate::access::credentials::Credentials;
+use crate::calls::UnreportedLines;
+use crate::calls::caller_memo::CallerMemo;
 use crate::config::Config;
+use crate::edge::{
+    Connection, ConnectionBounds, Opening, Stopping, Watch, WorkerTicks, worker_count,
+};
 
 /// How long a caller may take to read the last reply of its connection, or to see that it closes.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The most threads that actix can have.
-const MAX_WORKERS: usize = 512;
+/// A connection under guard, and the address of its other end.
+type GuardedConnection = (Guarded<Connection>, Option<SocketAddr>);
 
 /// One of the program's listeners.
 pub struct ListenerSettings {
@@ -82,13 +83,8 @@ pub fn serve(
     let shared = (worker_ticks, credentials);
     let http = Http::new(place, shared, directory, metrics, openapi, config);
     let http = Data::new(http);
-    let untold = UnreportedLines(http.clone());
-    // The metrics count the connections of callers.
-    let metrics = if role.serves_callers() {
-        http.metrics.listener.clone()
-    } else {
-        ListenerMetrics::uncounted()
-    };
+    let untold = UnreportedLines(Arc::clone(&http.calls));
+    let metrics = listener_metrics(role, &http.metrics);
     let all = bounds.connections.saturating_mul(workers);
     metrics.max.set(all as f64);
     let stopping = config.shutdown.deadline - config.shutdown.ready_wait;
@@ -111,7 +107,9 @@ pub fn serve(
         };
         let waiting = stopped.clone();
         let stopping: Stopping = Rc::new(move || Box::pin(waiting()));
-        let opening = Opening::new(watch, http.clone(), secured.clone(), stopping);
+        let told = http.clone();
+        let note_failure = move |peer, error| told.repeated_lines.note_handshake(peer, error);
+        let opening = Opening::new(watch, secured.clone(), stopping, note_failure);
         let has_roles = http.access.has_roles();
         let http1 = HttpService::build()
             .graceful_shutdown_signal(stopped)
@@ -134,11 +132,17 @@ pub fn serve(
                 }
             })
             .h1(map_config(application, |()| AppConfig::default()));
-        fn_service(move |io: TcpStream| opening.open(io))
+        fn_service(move |io: TcpStream| guarded(opening.clone(), io))
             .and_then(http1)
             .map_err(move |error| note_end(&error, &ending))
     };
     Ok((builder.listen("http", listener, worker)?.run(), untold))
+}
+
+/// Opens a connection, and puts it under guard.
+async fn guarded(opening: Opening, io: TcpStream) -> Result<GuardedConnection, DispatchError> {
+    let opened = opening.open(io).await.map_err(DispatchError::Io)?;
+    Ok((Guarded::new(opened.connection, opened.place), opened.peer))
 }
 
 /// Returns what each of a worker's `connections` may cost.
@@ -150,8 +154,16 @@ fn connection_bounds(config: &Config, connections: usize) -> ConnectionBounds {
             + config.refill.deadline
             + config.store.timeout,
         reply: config.http.write,
-        body: config.limits.body,
+        unread: max_unread(config.limits.body),
         connections,
+    }
+}
+
+/// Returns the metrics of a listener's connections, of which those of callers are counted.
+fn listener_metrics(role: ListenerRole, metrics: &Metrics) -> ListenerMetrics {
+    match role.serves_callers() {
+        true => metrics.listener.clone(),
+        false => ListenerMetrics::uncounted(),
     }
 }
 
@@ -160,11 +172,7 @@ fn n_workers(role: ListenerRole, config: &Config) -> usize {
     if !role.serves_callers() {
         return 1;
     }
-    let workers = config
-        .http
-        .workers
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(2, NonZeroUsize::get));
-    workers.clamp(1, MAX_WORKERS)
+    worker_count(config.http.workers)
 }
 
 /// Starts the tick of a worker, which watches its connections.

@@ -18,13 +18,14 @@ use odometer_tests::directory;
 use odometer_tests::token_signer::{TokenSigner, key_set, unix_seconds};
 use serde_json::json;
 
-use super::access::Access;
-use super::problem::Code;
-use super::wrong_tokens::MAX_AT_ONCE;
+use super::evidence;
 use crate::access::credentials::Credentials;
 use crate::access::issuers::issuer::IssuerSettings;
 use crate::access::role::Role;
 use crate::access::settings::AccessSettings;
+use crate::calls::access::Access;
+use crate::calls::problem::Code;
+use crate::calls::wrong_tokens::MAX_AT_ONCE;
 use crate::config::{Config, Secret};
 
 /// The administrator's token has the form of a JSON Web Token, too.
@@ -68,7 +69,8 @@ fn shows(token: &str, last: u8) -> HttpRequest {
 /// Returns the name of the caller or the code of the refusal; `None` if the call has to wait.
 fn who(access: &Access, token: &str, last: u8) -> Option<Result<String, Code>> {
     let request = shows(token, last);
-    let caller = access.identify_itself(&request).now_or_never()?;
+    let evidence = evidence::of(&request);
+    let caller = access.identify_itself(&evidence).now_or_never()?;
     Some(match caller {
         Ok(caller) => Ok(caller.name().to_owned()),
         Err(problem) => Err(problem.code()),
@@ -118,7 +120,8 @@ async fn a_right_json_web_token_in_the_wrong_form_is_wrong() {
         format!("Bearer {right} {right}"),
     ] {
         let request = TestRequest::post().insert_header((header::AUTHORIZATION, header));
-        let caller = access.identify_itself(&request.to_http_request()).await;
+        let request = request.to_http_request();
+        let caller = access.identify_itself(&evidence::of(&request)).await;
         let code = caller.err().map(|problem| problem.code());
         assert_eq!(code, Some(Code::Unauthenticated));
     }

@@ -5,11 +5,11 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{FromRequest, Handler, Resource, Responder};
 
 use super::listener_role::ListenerRole;
-use super::problem::{Code, Problem};
 use super::{
     admission, documents, explain, health, lifecycle, me, numbers, page, printed, replica,
     sequences, workers,
 };
+use crate::calls::problem::{Code, Problem};
 
 /// Returns what gives each path its routes on a listener.
 pub(crate) fn urls(role: ListenerRole) -> impl FnOnce(&mut ServiceConfig) {

@@ -14,10 +14,11 @@ use super::payload::{
     parameters::{ForceQuery, LeaseHeader, PoolPath, ShownLeaseHeader, WorkerPath, WorkersQuery},
     values,
 };
-use super::problem::Problem;
 use super::state::{Call, Http};
-use super::{body, parse, quotas};
+use super::{body, evidence, parse};
 use crate::access::right::Right;
+use crate::calls::problem::Problem;
+use crate::calls::quotas;
 
 /// A worker id that you hold. Use only ticks that lie wholly in [`from_ms`, `until_ms`).
 #[derive(Serialize, ToSchema)]
@@ -88,7 +89,10 @@ pub(crate) struct Worker {
 pub(crate) async fn lease((request, payload, http): Call) -> Result<HttpResponse, Problem> {
     parse::no_idempotency_key(request.headers())?;
     parse::no_query(request.uri().query())?;
-    let caller = http.access.identify(&request, Right::Lease).await?;
+    let caller = http
+        .access
+        .identify(&evidence::of(&request), Right::Lease)
+        .await?;
     let body = body::json(&request, payload, http.body).await?;
     let wanted = parse::workers::lease(&body)?;
     let pool = wanted.pool.name().clone();
@@ -96,7 +100,7 @@ pub(crate) async fn lease((request, payload, http): Call) -> Result<HttpResponse
     let is_new = http.access.has_roles() && is_new(&http, &pool).await;
     let held = quotas::lease(&http, &caller, wanted).await?;
     if is_new {
-        audit::note_new_pool(&caller.author(&request), &pool);
+        audit::note_new_pool(&caller.author(&evidence::of(&request)), &pool);
     }
     Ok(HttpResponse::Created().json(leased(held)))
 }
@@ -170,9 +174,12 @@ async fn release(
     worker: Option<u32>,
 ) -> Result<HttpResponse, Problem> {
     let pool = parse::name(request.uri().path())?;
-    let caller = http.access.admit(&request, Right::Define, &pool).await?;
+    let caller = http
+        .access
+        .admit(&evidence::of(&request), Right::Define, &pool)
+        .await?;
     body::nothing(&request, payload, http.body).await?;
-    let author = caller.author(&request);
+    let author = caller.author(&evidence::of(&request));
     let directory = &http.directory;
     directory.release_workers(pool, worker, author).await?;
     Ok(HttpResponse::NoContent().finish())
@@ -189,7 +196,9 @@ async fn release(
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let pool = parse::name(request.uri().path())?;
-    http.access.admit(&request, Right::Look, &pool).await?;
+    http.access
+        .admit(&evidence::of(&request), Right::Look, &pool)
+        .await?;
     let asked = parse::workers::listed(request.uri().query())?;
     let directory = &http.directory;
     let mut rows = directory
@@ -221,7 +230,9 @@ async fn shown_lease<T>(
 ) -> Result<(LeaseKey, T), Problem> {
     let path = request.uri().path();
     let (pool, worker) = (parse::name(path)?, parse::workers::worker(path)?);
-    http.access.admit(request, Right::Lease, &pool).await?;
+    http.access
+        .admit(&evidence::of(request), Right::Lease, &pool)
+        .await?;
     let token = parse::workers::token(request.headers())?;
     let body = body::json_or_nothing(request, payload, http.body).await?;
     let said = read(&body)?;

@@ -27,6 +27,7 @@ mod parse;
 mod program;
 mod rehearsal;
 mod sequences;
+mod size_limits;
 mod snowflake;
 mod strict;
 mod walks;

@@ -7,7 +7,9 @@ mod first_use;
 mod hang_ups;
 mod issuers;
 mod quotas;
+mod resp;
 mod rotation;
+mod size_limits;
 mod table;
 mod told;
 

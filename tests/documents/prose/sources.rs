@@ -12,7 +12,7 @@ use super::literals::{self, Language, VALUE};
 use crate::support::settings;
 
 /// Crates with messages for users.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "core",
     "process",
     "database",
@@ -20,9 +20,12 @@ const CRATES: [&str; 7] = [
     "store",
     "sequence",
     "service",
+    "client/rust",
 ];
 /// Folders that hold nothing of ours.
 const FOREIGN: [&str; 2] = ["target", "node_modules"];
+/// Folders with guides for users.
+const GUIDES: [&str; 2] = ["docs", "client"];
 const CONFIGURATION: &str = "service/src/config/odometer.toml";
 const PAGE: &str = "service/src/http/page";
 const ALERTS: &str = "dashboards/rules/alerts.yaml";
@@ -90,7 +93,8 @@ fn documents() -> Vec<Source> {
         } else {
             &text
         };
-        let is_guide = file.parent() == Some(Path::new("")) || file.starts_with("docs");
+        let is_guide = file.parent() == Some(Path::new(""))
+            || GUIDES.iter().any(|folder| file.starts_with(folder));
         let lists = ["CHANGELOG.md", "docs/SUMMARY.md"];
         let is_list = lists.iter().any(|list| file == Path::new(list));
         let is_record = file.starts_with("docs/adr") || is_list;

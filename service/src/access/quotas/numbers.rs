@@ -62,6 +62,16 @@ impl NumbersQuota {
         taken.map(|_before| ()).map_err(wait)
     }
 
+    /// Returns how many numbers one call can take at the time `now`.
+    pub fn available(&self, now: Instant) -> u64 {
+        let now = self.nanos(now);
+        let latest = now.saturating_add(BURST_SECONDS * NANOS_PER_SECOND);
+        let given_by = self.given_by.load(Ordering::Relaxed).max(now);
+        let room = u128::from(latest.saturating_sub(given_by));
+        let n = room * u128::from(self.rate) / u128::from(NANOS_PER_SECOND);
+        u64::try_from(n).unwrap_or(u64::MAX)
+    }
+
     /// Gives `n` numbers back to the quota that were taken from it and not issued.
     #[inline]
     pub fn give_back(&self, n: u64) {
@@ -121,8 +131,47 @@ mod tests {
         assert_eq!(quota.take(1000, later), Ok(()));
     }
 
+    #[test]
+    fn what_is_available_can_be_taken() {
+        let quota = NumbersQuota::new(100);
+        let began = quota.began;
+        assert_eq!(quota.available(began), 1000);
+        assert_eq!(quota.take(993, began), Ok(()));
+        assert_eq!(quota.available(began), 7);
+        assert!(quota.take(8, began).is_err());
+        assert_eq!(quota.take(7, began), Ok(()));
+        assert_eq!(quota.available(began), 0);
+        let later = began + Duration::from_millis(500);
+        assert_eq!(quota.available(later), 50);
+        let rested = began + Duration::from_secs(3600);
+        assert_eq!(quota.available(rested), quota.burst());
+    }
+
     proptest! {
         #![proptest_config(odometer_tests::settings::properties())]
+
+        #[test]
+        fn what_is_available_can_be_taken_at_any_rate(
+            rate in 1_u64..=MAX_RATE,
+            calls in prop::collection::vec((0_u64..3_000_000_000, any::<u64>()), 1..20),
+        ) {
+            let quota = NumbersQuota::new(rate);
+            let mut now = quota.began;
+            for (pause_ns, n) in calls {
+                now += Duration::from_nanos(pause_ns);
+                let n_available = quota.available(now);
+                prop_assert!(n_available <= quota.burst());
+                // Fewer leave something for the next call.
+                let n = n.checked_rem(n_available).unwrap_or(0);
+                if n > 0 {
+                    prop_assert!(quota.take(n, now).is_ok(), "{n} of {n_available}");
+                }
+                let n_left = quota.available(now);
+                if n_left > 0 {
+                    prop_assert!(quota.take(n_left, now).is_ok(), "{n_left} of {n_available}");
+                }
+            }
+        }
 
         /// However calls come, no span of time gives more than the burst and the rate.
         #[test]

@@ -9,7 +9,8 @@ use utoipa::openapi::{
     ContentBuilder, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder, Schema,
 };
 
-use crate::http::problem::{self, Code, ProblemBody};
+use crate::calls::problem::Code;
+use crate::http::problem::{self, ProblemBody};
 
 /// The refusals of each call below `/v1`, also of calls that this replica answers from its memory.
 const CALLING: &[Code] = &[

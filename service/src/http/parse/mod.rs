@@ -22,10 +22,8 @@ use url::form_urlencoded;
 
 use super::payload::bodies::{AdvanceRequest, ParseRequest};
 use super::payload::parameters::{BlocksQuery, ExplainQuery, NextQuery};
-use super::problem::{Code, Problem};
-
-/// The most numbers that one call gives.
-pub(crate) const MAX_COUNT: u64 = 10_000;
+use crate::calls::problem::{Code, Problem};
+use crate::calls::size_limit::MAX_COUNT;
 
 /// The most sequences that one page lists.
 pub(crate) const MAX_LIMIT: u64 = 1000;
@@ -93,12 +91,19 @@ const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 o
 
 /// Reads the query of `next`.
 pub(crate) fn next(query: Option<&str>) -> Result<NextQuery, Problem> {
+    let asked = next_of_any_count(query)?;
+    check_count(asked.count)?;
+    Ok(asked)
+}
+
+/// Reads the query of `next`. The count may be too high for one call.
+pub(crate) fn next_of_any_count(query: Option<&str>) -> Result<NextQuery, Problem> {
     if query.is_none() {
         return Ok(NextQuery::ONE_NUMBER);
     }
     let given = Parameters::read(query, &["count", "period", "contiguous", "ids", "confirm"])?;
     let period = given.period()?;
-    let count = given.up_to("count", MAX_COUNT)?;
+    let count = given.count()?;
     Ok(NextQuery {
         period,
         count,
@@ -106,6 +111,14 @@ pub(crate) fn next(query: Option<&str>) -> Result<NextQuery, Problem> {
         ids: given.flag("ids")?.unwrap_or(true),
         confirm: given.flag("confirm")?.unwrap_or(false),
     })
+}
+
+/// Refuses a count that is too high for one call.
+pub(crate) fn check_count(count: Option<u64>) -> Result<(), Problem> {
+    match count.filter(|count| *count > MAX_COUNT) {
+        None => Ok(()),
+        Some(_) => Err(out_of_bounds("count", MAX_COUNT).limited_to(MAX_COUNT)),
+    }
 }
 
 /// Reads the query of `blocks`.
@@ -380,10 +393,18 @@ impl<'a> Parameters<'a> {
         };
         match digits(text).filter(|number| (1..=most).contains(number)) {
             Some(number) => Ok(Some(number)),
-            None => {
-                let detail = format!("`{key}` is a whole number from 1 to {most}.");
-                Err(Problem::new(code_of(key), detail))
-            }
+            None => Err(out_of_bounds(key, most)),
+        }
+    }
+
+    /// Returns how many numbers a call takes, if it says so: 1 or more.
+    fn count(&self) -> Result<Option<u64>, Problem> {
+        let Some(text) = self.get("count") else {
+            return Ok(None);
+        };
+        match digits(text).filter(|count| *count > 0) {
+            Some(count) => Ok(Some(count)),
+            None => Err(out_of_bounds("count", MAX_COUNT)),
         }
     }
 
@@ -421,6 +442,12 @@ impl<'a> Parameters<'a> {
             Ok(()) | Err(_) => Ok(text.to_owned()),
         }
     }
+}
+
+/// Returns the refusal of a parameter that is no whole number from 1 to `most`.
+fn out_of_bounds(key: &str, most: u64) -> Problem {
+    let detail = format!("`{key}` is a whole number from 1 to {most}.");
+    Problem::new(code_of(key), detail)
 }
 
 /// Returns the refusal of a parameter, a header or a field that is out of bounds.

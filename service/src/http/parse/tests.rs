@@ -110,6 +110,35 @@ fn a_count_is_a_whole_number_within_bounds() {
 }
 
 #[test]
+fn a_count_that_is_too_high_has_a_limit_and_one_that_is_none_has_not() {
+    let limit_of = |query| {
+        next(Some(query))
+            .map(|_| ())
+            .map_err(|refused| refused.limit())
+    };
+    for query in ["count=10001", "count=18446744073709551615"] {
+        assert_eq!(limit_of(query), Err(Some(MAX_COUNT)), "{query}");
+        assert!(next_of_any_count(Some(query)).is_ok(), "{query}");
+    }
+    for query in [
+        "count=0",
+        "count=abc",
+        "count=",
+        "count=10001&count=1",
+        "count=18446744073709551616",
+    ] {
+        assert_eq!(limit_of(query), Err(None), "{query}");
+        assert!(next_of_any_count(Some(query)).is_err(), "{query}");
+    }
+    let limit_of = |query| blocks(query).map(|_| ()).map_err(|refused| refused.limit());
+    for query in [None, Some("size=0"), Some("size=x")] {
+        assert_eq!(limit_of(query), Err(None), "{query:?}");
+    }
+    let listed = listing(Some("limit=1001")).unwrap_err();
+    assert_eq!(listed.limit(), None);
+}
+
+#[test]
 fn flags_are_true_or_false() {
     let asked = next_of("count=5&contiguous=true&ids=false").unwrap();
     assert!(asked.contiguous && !asked.ids);

@@ -1,0 +1,4 @@
+package org.hibernate.engine.spi;
+
+/** Stands for the interface of Hibernate. */
+public interface SharedSessionContractImplementor {}

@@ -1,0 +1,169 @@
+//! Tests what becomes of replies that end too early.
+
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use ureq::{
+    Agent,
+    config::Config,
+    http::{Method, Uri},
+    unversioned::{
+        resolver::{ResolvedSocketAddrs, Resolver},
+        transport::{DefaultConnector, NextTimeout},
+    },
+};
+
+use crate::{
+    error::Error,
+    transport::{Call, RawReply, Transport, config},
+};
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+const BODY: &str = "{\"count\":1}";
+
+fn whole() -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n{BODY}")
+}
+
+fn chunked() -> String {
+    format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nb\r\n{BODY}\r\n0\r\n\r\n")
+}
+
+/// Makes a call, to which a server sends these bytes before it closes the connection.
+fn called(reply: &[u8]) -> Result<RawReply, Error> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url: Arc<str> = format!("http://{}", listener.local_addr().unwrap()).into();
+    let reply = reply.to_vec();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let n_read = stream.read(&mut request).unwrap();
+        stream.write_all(&reply).unwrap();
+        n_read
+    });
+    let transport = Transport::new(config(None, TIMEOUT).new_agent());
+    let result = transport.call(&url, &Call::new(Method::POST, "/next", TIMEOUT), None);
+    assert!(server.join().unwrap() > 0);
+    result
+}
+
+#[test]
+fn a_reply_that_is_cut_anywhere_is_none() {
+    let whole = whole();
+    for n_bytes in 0..whole.len() {
+        let error = called(&whole.as_bytes()[..n_bytes]).unwrap_err();
+        assert_eq!(error.outcome(), "connection", "{n_bytes}");
+        assert!(error.is_retryable(), "{n_bytes}");
+    }
+}
+
+#[test]
+fn a_reply_in_chunks_that_is_cut_is_none() {
+    let chunked = chunked();
+    let end = chunked.find("\r\n0\r\n").unwrap();
+    for n_bytes in 0..end {
+        let error = called(&chunked.as_bytes()[..n_bytes]).unwrap_err();
+        assert_eq!(error.outcome(), "connection", "{n_bytes}");
+    }
+}
+
+#[test]
+fn a_whole_reply_is_read() {
+    for whole in [whole(), chunked()] {
+        let reply = called(whole.as_bytes()).unwrap();
+        assert_eq!(
+            (reply.status, reply.body.as_slice()),
+            (200, BODY.as_bytes())
+        );
+        assert!(!reply.is_last);
+    }
+}
+
+#[test]
+fn a_reply_without_an_end_of_its_own_is_none() {
+    let error = called(format!("HTTP/1.1 200 OK\r\n\r\n{BODY}").as_bytes()).unwrap_err();
+    assert_eq!(error.outcome(), "connection");
+}
+
+#[test]
+fn a_refusal_may_end_with_its_connection() {
+    for refusal in ["{\"code\":\"sequence_retired\"}", ""] {
+        let reply = format!("HTTP/1.1 410 Gone\r\n\r\n{refusal}");
+        let reply = called(reply.as_bytes()).unwrap();
+        assert_eq!(
+            (reply.status, reply.body.as_slice()),
+            (410, refusal.as_bytes())
+        );
+    }
+}
+
+#[test]
+fn a_reply_says_when_to_call_again_and_that_it_is_the_last() {
+    let reply =
+        "HTTP/1.1 503 No\r\nretry-after: 2\r\nConnection: Close\r\ncontent-length: 0\r\n\r\n";
+    let reply = called(reply.as_bytes()).unwrap();
+    assert_eq!(reply.status, 503);
+    assert_eq!(reply.retry_after, Some(Duration::from_secs(2)));
+    assert!(reply.is_last);
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let reply = "HTTP/1.1 307 There\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(called(reply.as_bytes()).unwrap().status, 307);
+}
+
+#[test]
+fn a_call_ends_in_time_however_slowly_the_bytes_come() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url: Arc<str> = format!("http://{}", listener.local_addr().unwrap()).into();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for byte in whole().bytes() {
+            if stream.write_all(&[byte]).is_err() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let transport = Transport::new(config(None, TIMEOUT).new_agent());
+    let call = Call::new(Method::GET, "/", Duration::from_millis(200));
+    let error = transport.call(&url, &call, None).unwrap_err();
+    assert_eq!(error.outcome(), "timeout");
+    drop(transport);
+    server.join().unwrap();
+}
+
+/// Panics, as the HTTP library does if the system gives it no thread.
+#[derive(Debug)]
+struct NoResolver;
+
+impl Resolver for NoResolver {
+    fn resolve(
+        &self,
+        _uri: &Uri,
+        _config: &Config,
+        _timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        panic!("on purpose");
+    }
+}
+
+#[test]
+fn a_call_that_panics_is_one_without_a_reply() {
+    let agent = Agent::with_parts(
+        config(None, TIMEOUT),
+        DefaultConnector::default(),
+        NoResolver,
+    );
+    let call = Call::new(Method::GET, "/", TIMEOUT);
+    let called = Transport::new(agent).call(&"http://a".into(), &call, None);
+    let error = called.unwrap_err();
+    assert_eq!(error.outcome(), "connection");
+    assert!(error.is_retryable());
+}

@@ -1,0 +1,178 @@
+//! Takes numbers: the next one, or a range of which the last is told.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use odometer_core::block::Block;
+use odometer_process::faults::{self, Fault};
+use odometer_sequence::error::SequenceError;
+use odometer_sequence::issued::Issued;
+use odometer_sequence::{Wants, warm::Pinned};
+
+use super::error_line::{ErrorLine, UNEVEN_RANGE};
+use super::key_rules;
+use super::session::Session;
+use crate::access::quotas::share::ALWAYS;
+use crate::access::right::Right;
+use crate::calls::evidence::Evidence;
+use crate::calls::numbers::{reserve_for, take_for};
+use crate::calls::problem::Problem;
+use crate::calls::quotas::{self, RequestedShare};
+use crate::calls::readiness::why_not_ready;
+use crate::calls::size_limit::{self, MAX_COUNT};
+use crate::calls::sources::{self, Taker};
+use crate::calls::state::Calls;
+use crate::calls::suggestions;
+
+/// Takes `n` numbers from memory: the warm path. Returns the last one, or `None` if the call has to
+/// wait, or to be looked at.
+#[inline]
+pub(super) fn take_now(session: &Session, key: &[u8], n: u64) -> Option<i64> {
+    let resp = &session.worker.resp;
+    let calls = &resp.calls;
+    // While the service stops, no number is given here.
+    if n > MAX_COUNT || calls.directory.is_draining() {
+        return None;
+    }
+    let target = key_rules::target(&resp.rules, key);
+    let (name, period) = (&*target.name, target.period.as_deref());
+    if n > 1 && !session.is_unbroken(name) {
+        return None;
+    }
+    let mut pinned = calls.directory.pin();
+    if !calls.access.asks_who() {
+        return take_pinned(&mut pinned, (name, period), n);
+    }
+    // What has numbers in memory was used before, so nobody needs the right to create it. A name
+    // that shares the numbers of another sequence is never in use itself.
+    let shown = session.token().map(str::as_bytes);
+    let may_take = n <= ALWAYS
+        && pinned.is_in_use(name)
+        && session.memo.may_take(shown, session.memo_time(), name)
+        && session.memo.take_quota(n);
+    if !may_take {
+        return None;
+    }
+    let taken = take_pinned(&mut pinned, (name, period), n);
+    if taken.is_none() {
+        session.memo.give_back_quota(n);
+    }
+    taken
+}
+
+fn take_pinned(
+    pinned: &mut Pinned<'_>,
+    (name, period): (&str, Option<&str>),
+    n: u64,
+) -> Option<i64> {
+    if n == 1 {
+        let taken = pinned.take(name, period)?;
+        return Some(taken.numbers);
+    }
+    let taken = pinned.take_batch(name, period, (n, true))?;
+    let last = last_of(taken.numbers.as_slice(), n);
+    last.ok()
+}
+
+/// Takes `n` numbers, which memory may not have. Returns the last one.
+///
+/// # Errors
+/// The call gave no number. Or numbers are not next to each other, which was not known before: they
+/// are a gap then.
+pub(super) async fn take(session: &mut Session, key: &[u8], n: u64) -> Result<i64, ErrorLine> {
+    let worker = Rc::clone(&session.worker);
+    let (resp, calls) = (&worker.resp, &worker.resp.calls);
+    if let Some(why) = why_not_ready(calls.directory.readiness()) {
+        return Err(ErrorLine::not_ready(why));
+    }
+    let (name, period) = key_rules::target(&resp.rules, key).checked()?;
+    let is_block = n > MAX_COUNT;
+    let right = if is_block { Right::Block } else { Right::Take };
+    if n > 1 {
+        session.forget_unbroken();
+    }
+    let evidence = session.evidence()?;
+    let of = (&name, period.as_ref());
+    let taker = sources::admit_taker(&evidence, calls, right, of).await?;
+    if n > 1 {
+        check_unbroken(calls, &taker).await?;
+    }
+    let share = RequestedShare {
+        name: &name,
+        source: &taker.source,
+        period: period.as_ref(),
+        n,
+        wants: match n {
+            1 => Wants::Numbers,
+            _ if is_block => Wants::Block,
+            _ => Wants::Range,
+        },
+        is_confirmed: false,
+    };
+    let issued = issue(calls, &evidence, &taker, &share).await;
+    let caller = &taker.caller;
+    let issued = issued.map_err(|refused| size_limit::lowered(refused, calls, caller, &share))?;
+    // A shared name may have got a sequence of its own meanwhile.
+    caller.check(right, &issued.key.sequence)?;
+    let last = last_of(&issued.ranges, n)?;
+    drop(evidence);
+    if n > 1 {
+        session.note_unbroken(&name);
+    }
+    Ok(last)
+}
+
+async fn issue(
+    calls: &Calls,
+    evidence: &Evidence<'_>,
+    taker: &Taker,
+    share: &RequestedShare<'_>,
+) -> Result<Issued, Problem> {
+    if share.wants == Wants::Block {
+        return reserve_for(calls, evidence, taker, share).await;
+    }
+    let until = Instant::now() + taker.time_left;
+    sources::in_time(until, quotas::check_share(calls, &taker.caller, share)).await?;
+    take_for(calls, evidence, (taker, share), until).await
+}
+
+/// Checks that ranges of a sequence are unbroken, before any number is taken.
+async fn check_unbroken(calls: &Calls, taker: &Taker) -> Result<(), ErrorLine> {
+    let stride = calls.directory.stride(&taker.source);
+    let stride = suggestions::with_suggestions(calls, &taker.caller, stride).await?;
+    match stride.is_none_or(is_unbroken) {
+        true => Ok(()),
+        false => Err(UNEVEN_RANGE),
+    }
+}
+
+/// Returns the last of `n` numbers, which are next to each other.
+fn last_of(ranges: &[Block], n: u64) -> Result<i64, ErrorLine> {
+    match ranges {
+        [range] if range.count() == n && (n == 1 || is_unbroken(range.step())) => Ok(range.last()),
+        [_, ..] => Err(UNEVEN_RANGE),
+        [] => Err(Problem::from(SequenceError::Internal).into()),
+    }
+}
+
+/// Returns whether the last of several numbers tells the others, if they are so far apart.
+fn is_unbroken(stride: i64) -> bool {
+    stride == 1 || faults::is(Fault::UnevenRanges)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_unbroken_range_has_a_last_number_that_tells_the_others() {
+        let block = |first, count, step| Block::new(first, count, step).unwrap();
+        assert_eq!(last_of(&[block(7, 1, 5)], 1), Ok(7));
+        assert_eq!(last_of(&[block(7, 3, 1)], 3), Ok(9));
+        assert_eq!(last_of(&[block(7, 3, 2)], 3), Err(UNEVEN_RANGE));
+        let two = [block(7, 2, 1), block(20, 1, 1)];
+        assert_eq!(last_of(&two, 3), Err(UNEVEN_RANGE));
+        assert!(last_of(&[], 1).is_err());
+    }
+}
