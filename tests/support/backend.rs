@@ -1,5 +1,7 @@
 //! The kinds of database on which every guarantee holds, and a database of its own for each test.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use sea_orm::{
     ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, QueryResult,
     Statement,
@@ -9,7 +11,11 @@ use tempfile::TempDir;
 use super::{
     Product, Program, Proxy, keeper,
     server::{ACCOUNT, Server},
+    wait,
 };
+
+/// Bounds how long a server takes to end sessions.
+const SESSIONS_END: Duration = Duration::from_secs(60);
 
 /// A kind of database that Odometer runs on. [`Product`] says which server of this kind a test
 /// uses.
@@ -184,33 +190,47 @@ impl TestDatabase {
         connection.close().await.expect("a connection closes");
     }
 
-    /// Stops `program` with a signal until [`Program::thaw`], and ends its sessions in this
-    /// database. An open transaction of the program would otherwise hold its locks for the whole
-    /// time. Works on servers only.
+    /// Stops `program` with a signal until [`Program::thaw`], ends its sessions in this database, and
+    /// waits until they are gone. An open transaction of the program would otherwise hold its locks
+    /// for the whole time. A session that is told to end still commits what it was committing. Works
+    /// on servers only.
     pub async fn stop(&self, program: &Program) {
         program.freeze();
-        let server = self.server();
-        let sessions = match self.backend {
-            Backend::Postgres => format!(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                 WHERE usename = '{ACCOUNT}' AND datname = '{}'",
-                self.name()
+        let (server, name) = (self.server(), self.name());
+        let (sessions, end) = match self.backend {
+            Backend::Postgres => (
+                format!(
+                    "SELECT pid::bigint FROM pg_stat_activity \
+                     WHERE usename = '{ACCOUNT}' AND datname = '{name}'"
+                ),
+                "SELECT pg_terminate_backend",
             ),
-            Backend::MariaDb => format!(
-                "SELECT CAST(id AS SIGNED) FROM {} WHERE user = '{ACCOUNT}' AND db = '{}'",
-                server.sessions(),
-                self.name()
+            Backend::MariaDb => (
+                format!(
+                    "SELECT CAST(id AS SIGNED) FROM {} WHERE user = '{ACCOUNT}' AND db = '{name}'",
+                    server.sessions(),
+                ),
+                "KILL ",
             ),
             Backend::Sqlite => panic!("SQLite has no sessions"),
         };
-        let rows = self.query(&sessions).await;
-        if self.backend == Backend::MariaDb {
-            for row in rows {
-                let session: i64 = row.try_get_by_index(0).expect("a number");
-                // The session may have ended by itself.
-                let _ended = self.answers(&format!("KILL {session}")).await;
-            }
+        let begun = self.sessions(&sessions).await;
+        for session in &begun {
+            // It may have ended by itself.
+            let _ended = self.answers(&format!("{end}({session})")).await;
         }
+        wait::until("the sessions end", SESSIONS_END, async || {
+            let left = self.sessions(&sessions).await;
+            begun.is_disjoint(&left).then_some(())
+        })
+        .await;
+    }
+
+    /// Returns the numbers of the sessions that a query finds.
+    async fn sessions(&self, query: &str) -> BTreeSet<i64> {
+        let rows = self.query(query).await;
+        let number = |row: &QueryResult| row.try_get_by_index(0).expect("a number");
+        rows.iter().map(number).collect()
     }
 
     /// Locks the tables `sequence` and `counter` until `Frozen::thaw`. On SQLite this locks the

@@ -54,8 +54,11 @@ fn an_operator_may_say_that_a_replica_lost_nothing() {
         assert_ne!(applied.code, Some(0), "{applied}");
         let _refused_or_not = stage.apply(&["--dry-run"]);
         assert_eq!(stage.database.number(STAMP).await, stamp);
+        // A replica that sees the recovery reserves again.
+        stage.database.stop(&old).await;
         recover(&stage.options, &["--nothing-was-lost"]);
         assert_eq!(stage.reserved().await, kept);
+        old.thaw();
         stage.is_served_again(&old.client()).await;
         stage.take(&old.client(), N_BEFORE).await;
         assert_eq!(stage.ledger.n_duplicates(), 0);
