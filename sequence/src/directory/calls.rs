@@ -296,18 +296,27 @@ impl Directory {
         })
     }
 
-    /// Returns whether calls should be sent to this replica.
+    /// Returns whether calls should be sent to this replica. If it has lost its database, this looks
+    /// at what memory has of all sequences.
     pub fn readiness(&self) -> Readiness {
+        let has_lost = self.shared.store.contact() == Contact::Lost;
+        match self.takes_calls() {
+            Readiness::Ready if has_lost && !self.shared.has_reserve() => Readiness::NoContact,
+            readiness => readiness,
+        }
+    }
+
+    /// Returns whether this replica takes calls that are sent to it. While its database is lost, each
+    /// call finds out what is left of its own sequence.
+    pub fn takes_calls(&self) -> Readiness {
         if self.shared.is_draining.load(Ordering::Acquire) {
             return Readiness::Draining;
         }
         match self.shared.store.contact() {
-            Contact::Up if self.shared.is_loaded.load(Ordering::Acquire) => Readiness::Ready,
-            Contact::Up => Readiness::Loading,
+            Contact::Up if !self.shared.is_loaded.load(Ordering::Acquire) => Readiness::Loading,
+            Contact::Up | Contact::Lost => Readiness::Ready,
             Contact::None => Readiness::NoContact,
             Contact::WrongSchema => Readiness::WrongSchema,
-            Contact::Lost if self.shared.has_reserve() => Readiness::Ready,
-            Contact::Lost => Readiness::NoContact,
         }
     }
 

@@ -15,7 +15,7 @@ use super::arguments::{Arguments, CommandBounds, Parsed, parse};
 use super::error_line::ErrorLine;
 use super::reply::Replies;
 use super::session::{Session, SessionEnd};
-use super::state::RespWorker;
+use super::state::{Resp, RespWorker};
 use super::wire::Wire;
 use crate::edge::{IdleLimit, Opened, Opening};
 
@@ -27,6 +27,9 @@ const KEPT_FOR_COMMANDS: usize = 512;
 
 /// The protocol that callers of HTTP agree on by TLS. No client of Redis does.
 const HTTP: &[u8] = b"http/1.1";
+
+/// Says in the log why such a connection was closed.
+const SPEAKS_HTTP: &str = "the client speaks HTTP, and this is the listener for clients of Redis";
 
 /// One connection.
 struct RespConnection {
@@ -51,6 +54,7 @@ pub(super) async fn serve(
     let opened = opening.open(io).await?;
     if opened.connection.agreed_protocol() == Some(HTTP) {
         // A browser that was led here would send what another person wrote.
+        note_malformed(&worker.resp, SPEAKS_HTTP.to_owned());
         return Ok(());
     }
     RespConnection::new(worker, opened).run().await;
@@ -113,6 +117,10 @@ impl RespConnection {
                         finish(&mut self.wire, session, replies, (&arguments, left)).await?;
                     }
                     at += n_bytes;
+                    if self.wire.place.watch.is_stopping() {
+                        // Nothing of the commands behind it was begun.
+                        break;
+                    }
                 }
                 Parsed::Partial { needed } => {
                     self.needed = needed;
@@ -132,6 +140,7 @@ impl RespConnection {
             }
         }
         if self.session.end == Some(SessionEnd::Abrupt) {
+            note_malformed(&self.session.worker.resp, SPEAKS_HTTP.to_owned());
             return Err(io::ErrorKind::InvalidData.into());
         }
         self.input.drain(..at);
@@ -170,13 +179,17 @@ impl RespConnection {
 
 /// Refuses what is no command, and ends the connection.
 fn refuse(session: &mut Session, line: &ErrorLine, replies: &mut Replies) {
-    let resp = &session.worker.resp;
     let text = String::from_utf8_lossy(line.text()).into_owned();
-    resp.metrics.resp.malformed.increment(1);
-    resp.calls.repeated_lines.note_malformed(text);
+    note_malformed(&session.worker.resp, text);
     session.n_commands += 1;
     session.end = Some(SessionEnd::InOrder);
     replies.error(line);
+}
+
+/// Counts a connection on which something else came than commands, and logs now and then why.
+fn note_malformed(resp: &Resp, why: String) {
+    resp.metrics.resp.malformed.increment(1);
+    resp.calls.repeated_lines.note_malformed(why);
 }
 
 /// Does what is left to do of a command: waits for its answer, or answers the commands of its
@@ -218,5 +231,10 @@ async fn wait(
     wire.write(replies).await?;
     let span = log::call(&session.name_call());
     let work = answers::go_on(session, later, arguments, replies);
-    wire.wait(Box::pin(work.instrument(span))).await
+    let waited = wire.wait(Box::pin(work.instrument(span))).await;
+    if waited.is_err() {
+        // Nobody got a reply, so it was not answered.
+        session.n_commands = session.n_commands.saturating_sub(1);
+    }
+    waited
 }

@@ -82,7 +82,7 @@ fn take_pinned(
 pub(super) async fn take(session: &mut Session, key: &[u8], n: u64) -> Result<i64, ErrorLine> {
     let worker = Rc::clone(&session.worker);
     let (resp, calls) = (&worker.resp, &worker.resp.calls);
-    if let Some(why) = why_not_ready(calls.directory.readiness()) {
+    if let Some(why) = why_not_ready(calls.directory.takes_calls()) {
         return Err(ErrorLine::not_ready(why));
     }
     let (name, period) = key_rules::target(&resp.rules, key).checked()?;
@@ -93,9 +93,11 @@ pub(super) async fn take(session: &mut Session, key: &[u8], n: u64) -> Result<i6
     }
     let evidence = session.evidence()?;
     let of = (&name, period.as_ref());
-    let taker = sources::admit_taker(&evidence, calls, right, of).await?;
+    let mut taker = sources::admit_taker(&evidence, calls, right, of).await?;
     if n > 1 {
-        check_unbroken(calls, &taker).await?;
+        let until = Instant::now() + taker.time_left;
+        check_unbroken(calls, &taker, until).await?;
+        taker.time_left = until.saturating_duration_since(Instant::now());
     }
     let share = RequestedShare {
         name: &name,
@@ -137,10 +139,10 @@ async fn issue(
 }
 
 /// Checks that ranges of a sequence are unbroken, before any number is taken.
-async fn check_unbroken(calls: &Calls, taker: &Taker) -> Result<(), ErrorLine> {
+async fn check_unbroken(calls: &Calls, taker: &Taker, until: Instant) -> Result<(), ErrorLine> {
     let stride = calls.directory.stride(&taker.source);
-    let stride = suggestions::with_suggestions(calls, &taker.caller, stride).await?;
-    match stride.is_none_or(is_unbroken) {
+    let stride = suggestions::with_suggestions(calls, &taker.caller, stride);
+    match sources::in_time(until, stride).await?.is_none_or(is_unbroken) {
         true => Ok(()),
         false => Err(UNEVEN_RANGE),
     }

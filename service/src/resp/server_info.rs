@@ -38,7 +38,7 @@ pub(super) fn greet(id: i64, replies: &mut Replies) {
 /// Answers `INFO`, with the sections that it names.
 pub(super) fn inform(directory: &Directory, arguments: &Arguments<'_>, replies: &mut Replies) {
     // What the replica reads before its first number is what a Redis loads.
-    let is_loading = directory.readiness() != Readiness::Ready;
+    let is_loading = directory.takes_calls() != Readiness::Ready;
     let version = env!("CARGO_PKG_VERSION");
     let sections = [
         (

@@ -107,6 +107,12 @@ fn http_ends_its_connection_and_no_command_behind_it_is_done() {
             assert!(!gives, "{begin:?}: {replies:?}");
         }
         assert_eq!(service.ask("INCR orders").await, ":1");
+        let metrics = service.program.client().get("/metrics").await;
+        let metrics = metrics.expect("a reply").body;
+        assert!(
+            metrics.contains("odometer_resp_malformed_total 4"),
+            "{metrics}"
+        );
     });
 }
 
