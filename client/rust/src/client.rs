@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use arc_swap::ArcSwap;
 use odometer_core::{name::SequenceName, snowflake::Layout};
 
 use crate::{
@@ -45,7 +46,11 @@ pub struct SequenceOptions {
 
 /// The sequences and stampers of a client.
 #[derive(Default)]
-struct Catalog(Mutex<CatalogEntries>);
+struct Catalog {
+    /// Replaced as a whole, so that a forked child can always read what was there.
+    entries: ArcSwap<CatalogEntries>,
+    changing: Mutex<()>,
+}
 
 #[derive(Clone, Default)]
 struct CatalogEntries {
@@ -97,16 +102,20 @@ impl Client {
             let source = NumberSource::new(name, period.as_deref(), shared);
             return Ok(Sequence::new(source));
         }
-        self.0.catalog.with(|catalog| {
-            let mut entries = catalog.lock();
-            let entry = entries.sequences.entry(name.clone());
-            let new = || Sequence::new(NumberSource::new(name, None, shared));
-            let sequence = entry.or_insert_with(new);
-            if let Some(kind) = kind {
-                sequence.say(kind)?;
-            }
-            Ok(sequence.clone())
-        })
+        let sequence = self.0.catalog.with(|catalog| {
+            let known = catalog.entries.load().sequences.get(&name).cloned();
+            known.unwrap_or_else(|| {
+                catalog.change(|entries| {
+                    let entry = entries.sequences.entry(name.clone());
+                    let new = || Sequence::new(NumberSource::new(name, None, shared));
+                    entry.or_insert_with(new).clone()
+                })
+            })
+        });
+        if let Some(kind) = kind {
+            sequence.say(kind)?;
+        }
+        Ok(sequence)
     }
 
     /// Leases a worker id of a pool, and makes snowflake ids with it.
@@ -152,7 +161,7 @@ impl Client {
         // First, so that no call of those who wait uses a connection of the time before.
         shared.engine.with(|engine| engine.service.close_idle());
         shared.forget_calls();
-        let entries = self.0.catalog.with(|catalog| catalog.lock().clone());
+        let entries = self.0.catalog.with(|catalog| catalog.entries.load_full());
         for sequence in entries.sequences.values() {
             sequence.forget();
         }
@@ -165,29 +174,34 @@ impl Client {
         let stamper = Stamper::new(&self.0.shared, pool, layout, holder)?;
         let core = Arc::downgrade(stamper.core());
         self.0.catalog.with(|catalog| {
-            let mut entries = catalog.lock();
-            entries.stampers.retain(|other| other.strong_count() > 0);
-            entries.stampers.push(core);
+            catalog.change(|entries| {
+                entries.stampers.retain(|other| other.strong_count() > 0);
+                entries.stampers.push(core);
+            });
         });
         Ok(stamper)
     }
 }
 
 impl Catalog {
-    fn lock(&self) -> MutexGuard<'_, CatalogEntries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Changes a copy of the entries, which then replaces them.
+    fn change<T>(&self, change: impl FnOnce(&mut CatalogEntries) -> T) -> T {
+        let alone = self.changing.lock();
+        let _alone = alone.unwrap_or_else(PoisonError::into_inner);
+        let mut entries = CatalogEntries::clone(&self.entries.load());
+        let changed = change(&mut entries);
+        self.entries.store(Arc::new(entries));
+        changed
     }
 }
 
 impl Renew for Catalog {
-    /// Has what the parent had, unless one of the parent's threads was changing that at the fork.
+    /// Has what the parent had.
     fn renewed(&self) -> Self {
-        let entries = match self.0.try_lock() {
-            Ok(entries) => entries.clone(),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().clone(),
-            Err(TryLockError::WouldBlock) => CatalogEntries::default(),
-        };
-        Self(Mutex::new(entries))
+        Self {
+            entries: ArcSwap::new(self.entries.load_full()),
+            changing: Mutex::default(),
+        }
     }
 }
 

@@ -10,6 +10,8 @@ use crate::random::Uniform;
 const MIN_REST: Duration = Duration::from_secs(1);
 const MAX_REST: Duration = Duration::from_secs(30);
 const MAX_DOUBLINGS: u32 = 5;
+/// An endpoint that gives hurried calls no reply for this time has failed.
+const MAX_SILENCE: Duration = Duration::from_secs(1);
 /// A rest is longer by up to this part of it, so that clients do not come back together.
 const REST_JITTER: f64 = 0.25;
 
@@ -30,6 +32,8 @@ struct Health {
     failed_at: Option<Instant>,
     rests_until: Option<Instant>,
     is_probed: bool,
+    /// When the first of the hurried calls began that got no reply. A reply to any call clears it.
+    silent_since: Option<Instant>,
 }
 
 /// The replicas of an installation. A client begins at a random one, and stays until it fails.
@@ -81,6 +85,7 @@ impl Endpoints {
     /// Notes that the endpoint answered, be it with a refusal of the call.
     pub(crate) fn succeeded(&self, turn: &Turn) {
         if let Some(health) = self.lock().health.get_mut(turn.index) {
+            health.silent_since = None;
             // A call from before the last failure proves nothing about the time after it.
             if turn.is_probe || health.has_no_failure_since(turn.started) {
                 *health = Health::default();
@@ -93,6 +98,7 @@ impl Endpoints {
         let mut state = self.lock();
         state.end_probe(turn);
         if let Some(health) = state.health.get_mut(turn.index) {
+            health.silent_since = None;
             // Calls in flight at the same time fail together, and count once.
             if health.n_failures == 0 || health.has_no_failure_since(turn.started) {
                 let doublings = health.n_failures.min(MAX_DOUBLINGS);
@@ -104,6 +110,21 @@ impl Endpoints {
             }
         }
         state.leave(turn.index);
+    }
+
+    /// Notes that a hurried call got no reply in its time. This alone says nothing about the
+    /// endpoint, but a row of such calls is a failure.
+    pub(crate) fn hurried(&self, turn: &Turn, now: Instant) {
+        let is_failure = self
+            .lock()
+            .health
+            .get_mut(turn.index)
+            .is_some_and(|health| health.is_silent_too_long(turn.started, now));
+        if is_failure {
+            self.failed(turn, now);
+        } else {
+            self.abandoned(turn);
+        }
     }
 
     /// Notes that the endpoint works, but the next call goes to another one.
@@ -157,6 +178,12 @@ impl Health {
     fn is_fit(&self, now: Instant) -> bool {
         let has_rested = self.rests_until.is_none_or(|until| now >= until);
         self.n_failures == 0 || has_rested && !self.is_probed
+    }
+
+    /// Notes a hurried call without a reply. Returns whether there was none for too long.
+    fn is_silent_too_long(&mut self, started: Instant, now: Instant) -> bool {
+        let since = *self.silent_since.get_or_insert(started);
+        now.saturating_duration_since(since) >= MAX_SILENCE
     }
 
     fn has_no_failure_since(&self, started: Instant) -> bool {

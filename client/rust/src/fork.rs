@@ -60,11 +60,12 @@ pub(crate) fn install() -> Result<(), Error> {
 )]
 fn register() -> Result<(), Error> {
     let handler: unsafe extern "C" fn() = in_child;
-    // SAFETY: `pthread_atfork` takes three pointers to functions, any of which may be null, and
-    // keeps them until the process ends. `in_child` is a function of this program with the right
-    // signature, and is never unloaded before: a library that is loaded later cannot be unloaded
-    // while the C library has its handler. The handler runs in a child in which locks may be held
-    // for ever. It only adds to two atomic counts, which needs no lock, no memory and no thread.
+    // SAFETY: `pthread_atfork` takes three pointers to functions, any of which may be null.
+    // `in_child` has the right signature. The code of a program stays until its end. If this code
+    // is in a library that is unloaded before, glibc drops the handlers of the library, and musl
+    // unloads nothing; on other systems, such a library must not be unloaded. The handler runs in a
+    // child in which locks may be held for ever. It only adds to two atomic counts, which needs no
+    // lock, no memory and no thread.
     let refused = unsafe { libc::pthread_atfork(None, None, Some(handler)) };
     if refused == 0 {
         return Ok(());

@@ -316,7 +316,20 @@ impl Keeper {
                 None
             }
             Ok(lease) => Some(self.go_on(&mut state, lease)),
-            Err(error) => self.fail(&mut state, &error).then_some(Err(error)),
+            Err(error) => {
+                if let Some(worker) = self.lose(&mut state, &error) {
+                    // Who reads the log is code of the program, which may take an id.
+                    drop(state);
+                    tracing::warn!(
+                        target: TARGET,
+                        pool = self.plan.pool.as_str(),
+                        worker,
+                        "the lease of a worker id was lost: another one is leased"
+                    );
+                    return;
+                }
+                self.fail(&mut state, &error).then_some(Err(error))
+            }
         };
         let Some(told) = told else {
             return;
@@ -377,21 +390,20 @@ impl Keeper {
         })
     }
 
+    /// Makes no id any more, if the lease was lost. Returns its worker id then.
+    fn lose(&self, state: &mut KeeperState, error: &Error) -> Option<u32> {
+        if error.code() != "lease_lost" || sabotage::is_time_unchecked() {
+            return None;
+        }
+        let lease = state.lease.take()?;
+        let _lost = self.stop();
+        state.last_error = Some(Arc::new(error.clone()));
+        Some(lease.worker)
+    }
+
     /// Notes a failed call. Returns whether those who wait for the first lease must be told.
     fn fail(&self, state: &mut KeeperState, error: &Error) -> bool {
         state.last_error = Some(Arc::new(error.clone()));
-        let is_lost = error.code() == "lease_lost" && !sabotage::is_time_unchecked();
-        if is_lost && state.lease.take().is_some() {
-            let worker = self.ticker.worker();
-            tracing::warn!(
-                target: TARGET,
-                pool = self.plan.pool.as_str(),
-                worker,
-                "the lease of a worker id was lost: another one is leased"
-            );
-            let _lost = self.stop();
-            return false;
-        }
         state.n_failures = state.n_failures.saturating_add(1);
         let shared = &self.plan.shared;
         let is_sole = shared

@@ -57,6 +57,7 @@ mod panics;
 mod random;
 mod refill;
 mod reply;
+mod resolver;
 #[cfg(not(feature = "sabotage"))]
 mod sabotage;
 #[cfg(feature = "sabotage")]

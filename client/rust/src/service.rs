@@ -12,19 +12,20 @@ use crate::{
     error::{Error, Refusal},
     settings::Settings,
     token::Token,
-    transport::{Call, RawReply, Transport},
+    transport::{self, Call, RawReply, Transport},
 };
 
 /// With these statuses a replica says that it cannot serve now.
 const UNFIT_STATUSES: [u16; 3] = [502, 503, 504];
 const TOO_MANY_REQUESTS: u16 = 429;
-/// If a call has less time than this, a replica that does not answer may still be healthy.
+/// A call that has less time than this is hurried: a replica that does not answer it may still be
+/// healthy.
 const MIN_JUDGED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A reply of success.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Answer {
-    /// The JSON of the reply. `Null` if it has no content.
+    /// The JSON of the reply, which may have the token of a lease. `Null` if it has no content.
     pub(crate) body: Value,
     pub(crate) endpoint: Arc<str>,
 }
@@ -41,7 +42,7 @@ impl Service {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             endpoints: Endpoints::new(settings.endpoints.clone(), settings.uniform),
-            transport: Transport::new(settings.http.new_agent()),
+            transport: Transport::new(transport::agent(settings.http.clone())),
             token: Token::new(settings.token.clone()),
             usual_timeout: settings.refill_timeout,
         }
@@ -73,8 +74,8 @@ impl Service {
         match &outcome {
             Ok(_) => self.endpoints.succeeded(&turn),
             Err(error) => {
-                let is_hasty = call.timeout < self.usual_timeout.min(MIN_JUDGED_TIMEOUT);
-                self.judge(&turn, error, is_hasty);
+                let is_hurried = call.timeout < self.usual_timeout.min(MIN_JUDGED_TIMEOUT);
+                self.judge(&turn, error, is_hurried);
             }
         }
         if is_last {
@@ -83,13 +84,12 @@ impl Service {
         outcome
     }
 
-    /// Notes what a failure says about the endpoint. If a hasty call gets no reply in time, that
-    /// says nothing.
-    fn judge(&self, turn: &Turn, error: &Error, is_hasty: bool) {
+    /// Notes what a failure says about the endpoint.
+    fn judge(&self, turn: &Turn, error: &Error, is_hurried: bool) {
         let refusal = error.refusal();
         if let Error::Unreachable { timed_out, .. } = error {
-            if *timed_out && is_hasty {
-                self.endpoints.abandoned(turn);
+            if *timed_out && is_hurried {
+                self.endpoints.hurried(turn, Instant::now());
             } else {
                 self.endpoints.failed(turn, Instant::now());
             }

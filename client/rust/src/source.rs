@@ -62,16 +62,14 @@ impl NumberSource {
         }
     }
 
-    /// Notes what the program says of the sequence. No two threads may call it at once.
+    /// Notes what the program says of the sequence.
     ///
     /// # Errors
     /// [`Error::InvalidSetting`] if the program has said something else.
     pub(crate) fn say(&self, kind: Kind) -> Result<(), Error> {
-        let said = self.said();
-        if said.is_none() {
-            self.said.store(Some(Arc::new(kind)));
-        }
-        match said {
+        let nothing: Option<Arc<Kind>> = None;
+        let said = self.said.compare_and_swap(&nothing, Some(Arc::new(kind)));
+        match said.as_deref().copied() {
             Some(said) if said != kind => {
                 let name = &self.name;
                 let detail = format!("{name} was said to be {said:?}, so it is not {kind:?}");

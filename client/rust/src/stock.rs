@@ -61,7 +61,7 @@ pub(crate) struct StockSettings {
 struct StockState {
     numbers: Numbers,
     /// Callers who want one number, in the order of arrival.
-    line: VecDeque<Arc<Waiter>>,
+    line: VecDeque<Standing>,
     warming: Vec<WarmStart>,
     flight: Option<Arc<Flight>>,
     n_failures: u32,
@@ -69,6 +69,12 @@ struct StockState {
     last_error: Option<Arc<Error>>,
     /// The [count of changes](fork::n_changes) at the last forget.
     n_changes: u64,
+}
+
+/// A caller who stands in line for a number.
+struct Standing {
+    waiter: Arc<Waiter>,
+    came: Instant,
 }
 
 /// A caller who waits until enough numbers are in memory.
@@ -204,7 +210,10 @@ impl Stock {
             item = state.numbers.take(&self.front, now);
         }
         if item.is_none() {
-            state.line.push_back(Arc::clone(waiter));
+            state.line.push_back(Standing {
+                waiter: Arc::clone(waiter),
+                came: now,
+            });
             state.hurry();
         }
         self.go_on(&mut state, &mut after, now);
@@ -234,7 +243,8 @@ impl Stock {
         if !waiter.give_up() {
             return false;
         }
-        state.line.retain(|other| !Arc::ptr_eq(other, waiter));
+        let line = &mut state.line;
+        line.retain(|other| !Arc::ptr_eq(&other.waiter, waiter));
         let warming = &mut state.warming;
         warming.retain(|other| !Arc::ptr_eq(&other.waiter, waiter));
         true
@@ -260,9 +270,12 @@ impl Stock {
         (Readings { left, rate }, after)
     }
 
-    /// Notes how a call of a caller without a buffer ended.
+    /// Notes how a call of a caller without a buffer ended. If there is a buffer, what counts are
+    /// its refills.
     pub(crate) fn note_call(&self, failure: Option<&Error>) {
-        self.lock().last_error = failure.cloned().map(Arc::new);
+        if self.is_unbuffered() {
+            self.lock().last_error = failure.cloned().map(Arc::new);
+        }
     }
 
     /// Returns the last failure of a call for numbers, if none has succeeded since.
@@ -339,12 +352,20 @@ impl Stock {
             after.drop_numbers(buffer::count(&runs), DropCause::Late);
             return after;
         }
+        let asked = runs.first().map(|run| run.born);
         state.numbers.add(runs);
-        self.succeed(&mut state, &mut after, now);
         if !definition.is_buffered {
-            // Kept for later they would be out of order, or of another period.
+            // The numbers are for callers who came before the numbers were asked for. Later, a
+            // higher one may have been given elsewhere, or another period may have begun.
+            let is_in_time = |came: Instant| asked.is_some_and(|asked| came <= asked);
+            let line = state.line.iter();
+            let n_in_time = line.take_while(|it| is_in_time(it.came)).count();
+            let late = state.line.split_off(n_in_time);
+            self.serve(&mut state, &mut after, now);
             after.drop_numbers(state.numbers.clear(&self.front), DropCause::Late);
+            state.line = late;
         }
+        self.succeed(&mut state, &mut after, now);
         after
     }
 
@@ -441,7 +462,7 @@ impl Stock {
                 None if is_unbuffered => Outcome::Ready,
                 None => break,
             };
-            if let Some(waiter) = state.line.pop_front() {
+            if let Some(Standing { waiter, .. }) = state.line.pop_front() {
                 waiter.settle(outcome);
                 after.wake(waiter);
             }
@@ -499,9 +520,9 @@ impl StockState {
     }
 
     fn fail_callers(&mut self, error: &Error, after: &mut After) {
+        let line = mem::take(&mut self.line).into_iter().map(|it| it.waiter);
         let warming = mem::take(&mut self.warming).into_iter();
-        let warming = warming.map(|warm| warm.waiter);
-        for waiter in mem::take(&mut self.line).into_iter().chain(warming) {
+        for waiter in line.chain(warming.map(|warm| warm.waiter)) {
             waiter.settle(Outcome::Failed(error.clone()));
             after.wake(waiter);
         }

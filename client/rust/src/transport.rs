@@ -1,7 +1,7 @@
 //! Makes one HTTP call over a connection that stays open for the next one.
 
 use std::{
-    fs,
+    fmt, fs,
     io::ErrorKind,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -13,11 +13,14 @@ use ureq::{
     config::Config,
     http::{HeaderMap, Method, Request, Response, StatusCode},
     tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem},
+    unversioned::{resolver::DefaultResolver, transport::DefaultConnector},
 };
 
-use crate::{error::Error, panics::survive};
+use crate::{error::Error, panics::survive, resolver::LastingResolver};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time to connect begins after the lookup of the name.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The server closes connections that were idle for 75 s.
 const MAX_IDLE: Duration = Duration::from_secs(60);
 const MAX_IDLE_CONNECTIONS: usize = 32;
@@ -52,13 +55,23 @@ impl<'a> Call<'a> {
 }
 
 /// What a replica answered.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RawReply {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
     pub(crate) retry_after: Option<Duration>,
     /// Whether the server answers no further call on this connection.
     pub(crate) is_last: bool,
+}
+
+/// Leaves out the body, which may have the token of a lease.
+impl fmt::Debug for RawReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawReply")
+            .field("status", &self.status)
+            .field("n_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Makes calls, and keeps connections for the calls after them.
@@ -76,8 +89,8 @@ impl Transport {
 
     /// Closes what no call uses. Calls in flight close theirs when they end.
     pub(crate) fn close_idle(&self) {
-        let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
-        *agent = agent.config().new_agent();
+        let mut present = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        *present = agent(present.config().clone());
     }
 
     /// Makes one call. Retries nothing, and follows no redirect.
@@ -164,6 +177,12 @@ impl Transport {
     }
 }
 
+/// Makes connections of its own, and looks names up.
+pub(crate) fn agent(config: Config) -> Agent {
+    let resolver = LastingResolver::new(DefaultResolver::default());
+    Agent::with_parts(config, DefaultConnector::default(), resolver)
+}
+
 /// Runs a request, with a timeout of its own only if it differs from the usual one. So the settings
 /// of TLS are usually read once for all connections.
 fn run(
@@ -193,6 +212,7 @@ pub(crate) fn config(certificates: Option<&[Certificate<'static>]>, timeout: Dur
         .max_idle_age(MAX_IDLE)
         .max_idle_connections_per_host(MAX_IDLE_CONNECTIONS)
         .max_idle_connections(usize::MAX)
+        .timeout_resolve(Some(LOOKUP_TIMEOUT))
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_global(Some(timeout))
         .user_agent(concat!("odometer-client-rust/", env!("CARGO_PKG_VERSION")))

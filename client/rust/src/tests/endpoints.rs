@@ -44,6 +44,14 @@ impl Scene {
         turn.url.to_string()
     }
 
+    /// Makes a call that gets no reply in 400 ms.
+    fn hurry(&mut self) -> String {
+        let turn = self.choose();
+        self.pass(0.4);
+        self.endpoints.hurried(&turn, self.now);
+        turn.url.to_string()
+    }
+
     fn move_on(&self) -> String {
         let turn = self.choose();
         self.endpoints.moved_on(&turn);
@@ -73,6 +81,27 @@ fn an_endpoint_is_kept_until_it_fails() {
     assert_eq!(scene.fail_next(), "a");
     scene.pass(100.0);
     assert_eq!([scene.url(), scene.url()], ["b", "b"]);
+}
+
+#[test]
+fn a_second_of_hurried_calls_without_a_reply_is_one_failure() {
+    let mut scene = Scene::of("ab", lowest);
+    let found = [scene.hurry(), scene.hurry(), scene.hurry(), scene.hurry()];
+    assert_eq!(found, ["a", "a", "a", "b"]);
+    scene.pass(0.5);
+    assert_eq!(scene.move_on(), "b");
+    assert_eq!(scene.url(), "b", "the silent one rests");
+}
+
+#[test]
+fn a_reply_between_hurried_calls_is_no_silence() {
+    let mut scene = Scene::of("ab", lowest);
+    for _ in 0..3 {
+        assert_eq!([scene.hurry(), scene.hurry()], ["a", "a"]);
+        let turn = scene.choose();
+        scene.endpoints.succeeded(&turn);
+    }
+    assert_eq!(scene.url(), "a");
 }
 
 #[test]

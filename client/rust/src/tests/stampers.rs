@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    io,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -11,12 +12,20 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use tracing::{
+    Event, Metadata, Subscriber,
+    span::{Attributes, Id, Record},
+    subscriber::with_default,
+};
 
 use super::{
     stub::{Said, Stub, refusal},
     until,
 };
-use crate::{Client, Error, High, Layout, Stamper};
+use crate::{
+    Client, Error, High, Layout, Stamper,
+    threads::{Job, spawn},
+};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -221,6 +230,58 @@ fn a_lost_lease_stops_ids_and_another_one_is_leased() {
     until("another worker id is leased", || ids.worker() == Some(1));
     let id = taken(&ids, 1)[0];
     assert_eq!(ids.layout().read(id).unwrap().worker, 1);
+}
+
+/// Takes an id for each line of a log. One test alone uses it.
+struct NumberedLog;
+
+static LOG_IDS: Mutex<Option<Stamper>> = Mutex::new(None);
+static LOG: Mutex<Vec<Result<i64, Error>>> = Mutex::new(Vec::new());
+
+impl Subscriber for NumberedLog {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event()
+    }
+
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn event(&self, _event: &Event<'_>) {
+        let ids = LOG_IDS.lock().unwrap().clone();
+        LOG.lock().unwrap().extend(ids.map(|ids| ids.take()));
+    }
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+fn spawn_with_log(job: Job) -> io::Result<()> {
+    spawn(Box::new(move || with_default(NumberedLog, job)))
+}
+
+#[test]
+fn a_log_that_takes_ids_hears_of_a_lost_lease_and_holds_up_nobody() {
+    let stub = Stub::start();
+    let workers = Workers::of(&stub);
+    workers.renew_after_ms.store(50, Ordering::Relaxed);
+    let builder = Client::builder().endpoints([&stub.url]);
+    let (mut settings, hooks) = builder.settings().unwrap();
+    settings.spawn = spawn_with_log;
+    let client = Client::new(settings, hooks);
+    let ids = stamper(&client, Layout::default()).unwrap();
+    *LOG_IDS.lock().unwrap() = Some(ids.clone());
+    workers.say(refusal(409, "lease_lost"));
+    until("another worker id is leased", || ids.worker() == Some(1));
+    let log = std::mem::take(&mut *LOG.lock().unwrap());
+    let is_refused = matches!(log.as_slice(), [Err(Error::NoLease { .. })]);
+    assert!(is_refused, "{log:?}");
+    *LOG_IDS.lock().unwrap() = None;
 }
 
 #[test]

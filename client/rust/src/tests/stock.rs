@@ -25,6 +25,10 @@ const BUFFERED: Definition = Definition {
     is_buffered: true,
     prints_values: true,
 };
+const STRICT: Definition = Definition {
+    is_buffered: false,
+    prints_values: true,
+};
 
 type Drops = Arc<Mutex<Vec<(u64, DropCause)>>>;
 
@@ -66,10 +70,14 @@ fn gone() -> Error {
 
 impl Scene {
     fn new() -> Self {
-        Self::with_age(None)
+        Self::of(None, Some(BUFFERED))
     }
 
-    fn with_age(max_age: Option<Duration>) -> Self {
+    fn with_age(max_age: Duration) -> Self {
+        Self::of(Some(max_age), Some(BUFFERED))
+    }
+
+    fn of(max_age: Option<Duration>, known: Option<Definition>) -> Self {
         let settings = StockSettings {
             initial_size: 100,
             max_age,
@@ -77,7 +85,7 @@ impl Scene {
         };
         let drops = Drops::default();
         Self {
-            stock: Stock::new(settings, Some(BUFFERED)),
+            stock: Stock::new(settings, known),
             flights: Vec::new(),
             hooks: SafeHooks::new(DropHooks(Arc::clone(&drops))),
             drops,
@@ -133,6 +141,18 @@ impl Scene {
         assert!(self.wanted().is_some());
         self.give(first, count);
         assert_eq!(self.wanted(), None, "one reply was not enough");
+    }
+
+    /// Says that the sequence is strict, and gives what was asked for at some time to learn it.
+    fn learn(&mut self, count: u64, asked: Instant) {
+        let run = Run {
+            numbers: Block::new(1, count, 1).unwrap(),
+            ids: None,
+            born: asked,
+        };
+        let flight = self.last_flight();
+        let after = self.stock.learn(&flight, STRICT, vec![run], self.now);
+        self.finish(after);
     }
 
     fn fail(&mut self, error: &Error) -> Option<Duration> {
@@ -364,7 +384,7 @@ fn what_was_on_its_way_is_dropped_by_forget() {
 
 #[test]
 fn old_numbers_are_dropped() {
-    let mut scene = Scene::with_age(Some(Duration::from_secs(10)));
+    let mut scene = Scene::with_age(Duration::from_secs(10));
     scene.take();
     scene.deliver(1, 100);
     scene.pass(9.9);
@@ -393,32 +413,37 @@ fn a_warm_start_waits_for_its_count() {
 
 #[test]
 fn an_unbuffered_sequence_keeps_nothing_and_lets_nobody_wait() {
-    let mut scene = Scene::new();
-    scene.stock = Stock::new(
-        StockSettings {
-            initial_size: 100,
-            max_age: None,
-            uniform: lowest,
-        },
-        None,
-    );
+    let mut scene = Scene::of(None, None);
     let waiters = [scene.wait(), scene.wait()];
-    let strict = Definition {
-        is_buffered: false,
-        prints_values: true,
-    };
-    let run = Run {
-        numbers: Block::new(1, 1, 1).unwrap(),
-        ids: None,
-        born: scene.now,
-    };
-    let flight = scene.last_flight();
-    let after = scene.stock.learn(&flight, strict, vec![run], scene.now);
-    scene.finish(after);
+    scene.learn(1, scene.now);
     assert_eq!(number(&waiters[0]), Some(1));
     assert!(matches!(waiters[1].take_outcome(), Some(Outcome::Ready)));
     assert!(scene.stock.is_unbuffered());
     assert_eq!(scene.wanted(), None);
+}
+
+#[test]
+fn the_first_numbers_of_a_strict_sequence_are_not_for_callers_who_came_after_them() {
+    let mut scene = Scene::of(None, None);
+    let early = scene.wait();
+    let asked = scene.now;
+    scene.pass(1.0);
+    // Another process has got a higher number by now.
+    let late = scene.wait();
+    scene.learn(100, asked);
+    assert_eq!(number(&early), Some(1));
+    assert!(matches!(late.take_outcome(), Some(Outcome::Ready)));
+    assert_eq!(scene.drops(), [(99, DropCause::Late)]);
+}
+
+#[test]
+fn a_call_for_a_range_does_not_hide_why_a_refill_failed() {
+    let mut scene = Scene::new();
+    scene.take();
+    scene.fail(&gone());
+    scene.stock.note_call(None);
+    let last = scene.stock.last_error().unwrap();
+    assert_eq!(last.code(), "sequence_retired");
 }
 
 #[test]
@@ -465,7 +490,7 @@ fn what_a_slice_gives_back_after_a_forget_is_dropped() {
 
 #[test]
 fn a_slice_of_numbers_that_get_too_old_has_one() {
-    let mut scene = Scene::with_age(Some(Duration::from_secs(10)));
+    let mut scene = Scene::with_age(Duration::from_secs(10));
     scene.take();
     scene.deliver(1, 6_400);
     let slice = scene.take_slice().unwrap();

@@ -2,8 +2,11 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpListener,
-    sync::Arc,
+    net::{SocketAddr, TcpListener},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -18,8 +21,10 @@ use ureq::{
     },
 };
 
+use super::stub::Stub;
 use crate::{
     error::Error,
+    resolver::LastingResolver,
     transport::{Call, RawReply, Transport, config},
 };
 
@@ -166,4 +171,56 @@ fn a_call_that_panics_is_one_without_a_reply() {
     let error = called.unwrap_err();
     assert_eq!(error.outcome(), "connection");
     assert!(error.is_retryable());
+}
+
+/// Knows the address of a name at the first lookup alone.
+#[derive(Debug)]
+struct ResolverOnce {
+    address: SocketAddr,
+    is_used: AtomicBool,
+}
+
+impl Resolver for ResolverOnce {
+    fn resolve(
+        &self,
+        _uri: &Uri,
+        _config: &Config,
+        _timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        if self.is_used.swap(true, Ordering::AcqRel) {
+            return Err(ureq::Error::HostNotFound);
+        }
+        let mut found = self.empty();
+        found.push(self.address);
+        Ok(found)
+    }
+}
+
+#[test]
+fn an_open_connection_is_used_although_its_name_cannot_be_looked_up_any_more() {
+    let stub = Stub::start();
+    let address = stub.url.strip_prefix("http://").unwrap();
+    let resolver = LastingResolver::new(ResolverOnce {
+        address: address.parse().unwrap(),
+        is_used: AtomicBool::new(false),
+    });
+    let agent = Agent::with_parts(config(None, TIMEOUT), DefaultConnector::default(), resolver);
+    let transport = Transport::new(agent);
+    let call = Call::new(Method::GET, "/v1/sequences/orders", TIMEOUT);
+    let known: Arc<str> = "http://a.test:8080".into();
+    for _ in 0..2 {
+        assert_eq!(transport.call(&known, &call, None).unwrap().status, 200);
+    }
+    assert_eq!(stub.n_connections(), 1);
+    let unknown: Arc<str> = "http://b.test:8080".into();
+    let error = transport.call(&unknown, &call, None).unwrap_err();
+    assert_eq!(error.outcome(), "connection");
+}
+
+#[test]
+fn a_reply_is_printed_without_its_body() {
+    let reply = called(whole().as_bytes()).unwrap();
+    let printed = format!("{reply:?}");
+    assert!(printed.contains("n_bytes: 11"), "{printed}");
+    assert!(!printed.contains("body"), "{printed}");
 }
