@@ -93,11 +93,16 @@ export class Client {
   /**
    * Returns a sequence. The same name gives the same one, with the same numbers in memory.
    *
-   * Throws `TypeError` if you said another kind before, or if numbers of a period are to be
-   * buffered.
+   * Throws `TypeError` if there is no name, if you said another kind before, or if numbers of a
+   * period are to be buffered.
    */
   sequence(name: string, options: SequenceOptions = {}): Sequence {
-    const { kind, period } = options;
+    if (typeof name !== "string" || name === "") {
+      throw new TypeError("a sequence needs a name");
+    }
+    const { kind } = options;
+    // Programs in JavaScript may say `null`.
+    const period = options.period ?? undefined;
     if (period !== undefined) {
       if (kind === "buffered") {
         throw new TypeError("numbers of a period cannot be buffered");
@@ -107,7 +112,7 @@ export class Client {
     }
     let sequence = this.#sequences.get(name);
     if (sequence === undefined) {
-      sequence = new Sequence(name, this.#service, this.#hooks, this.#terms, options);
+      sequence = new Sequence(name, this.#service, this.#hooks, this.#terms, { kind });
       this.#sequences.set(name, sequence);
     }
     if (kind !== undefined) {
@@ -130,12 +135,17 @@ export class Client {
     }
   }
 
-  /** Drops all numbers in memory, and closes the connections. Callers who wait get an error. */
+  /**
+   * Drops all numbers in memory, and closes the connections. Callers who wait get an error.
+   *
+   * Some numbers are never in memory. A call for one that is under way may still give it, but is
+   * not tried again.
+   */
   close(): void {
     for (const sequence of this.#sequences.values()) {
       sequence.close();
     }
-    this.#service.closeIdle();
+    this.#service.close();
   }
 }
 

@@ -4,7 +4,7 @@ import { pauseMs } from "./backoff.js";
 import type { Item, NumberRange } from "./buffer.js";
 import { monotonic, sleep } from "./clock.js";
 import { oneOf, type Paths, unbrokenOf } from "./definition.js";
-import { CallFailed, DeadlinePassed } from "./errors.js";
+import { CallFailed, DeadlinePassed, OdometerError } from "./errors.js";
 import type { SafeHooks } from "./hooks.js";
 import type { Answer, Body, Service } from "./service.js";
 
@@ -16,7 +16,7 @@ interface Demand<T> {
   readonly until: number;
 }
 
-/** Makes a call for a number or a range, and tries it again until a time. */
+/** Makes a call for a number or a range, and tries it again until a time or a close. */
 export class Direct {
   readonly #name: string;
   readonly #paths: Paths;
@@ -42,9 +42,11 @@ export class Direct {
   }
 
   async #call<T>(demand: Demand<T>): Promise<T> {
+    const { nCloses } = this.#service;
+    const isOpen = (): boolean => nCloses === this.#service.nCloses;
     let last: CallFailed | undefined;
     let nFailures = 0;
-    while (monotonic() < demand.until) {
+    while (isOpen() && monotonic() < demand.until) {
       try {
         const { generation } = this.#service;
         const { value } = await this.#callOnce(demand);
@@ -61,10 +63,12 @@ export class Direct {
         nFailures += 1;
         const retryAfter = this.#service.endpoints.isSole ? error.retryAfter : undefined;
         const pause = pauseMs(nFailures, retryAfter);
-        await sleep(Math.min(pause, demand.until - monotonic()), true);
+        if (isOpen()) {
+          await sleep(Math.min(pause, demand.until - monotonic()), true);
+        }
       }
     }
-    throw tooLate(this.#name, last);
+    throw isOpen() ? tooLate(this.#name, last) : closed(this.#name);
   }
 
   async #callOnce<T>({ path, read, count, until }: Demand<T>): Promise<Answer<T>> {
@@ -93,4 +97,9 @@ export function tooLate(name: string, last: Error | undefined): DeadlinePassed {
   const reason = last === undefined ? "" : `: ${last.message}`;
   const what = `no number of ${name} came within the deadline${reason}`;
   return new DeadlinePassed(what, last === undefined ? undefined : { cause: last });
+}
+
+/** Returns the error of a caller whose client was closed. */
+export function closed(name: string): OdometerError {
+  return new OdometerError(`${name} was closed`);
 }

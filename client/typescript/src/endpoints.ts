@@ -13,6 +13,8 @@ class Endpoint {
   failedAt = 0;
   restsUntil = 0;
   isProbed = false;
+  /** Since when callers in a hurry get no reply. A reply and a failure end this. */
+  silentSince: number | undefined;
 
   constructor(
     readonly url: string,
@@ -73,6 +75,7 @@ export class Endpoints {
 
   /** The endpoint answered. A refusal of the call is an answer, too. */
   succeeded(turn: Turn): void {
+    turn.endpoint.silentSince = undefined;
     // A call from before the last failure proves nothing about the time after it.
     if (turn.isProbe || turn.started >= turn.endpoint.failedAt) {
       turn.endpoint.recover();
@@ -83,6 +86,7 @@ export class Endpoints {
   failed(turn: Turn): void {
     const { endpoint } = turn;
     const now = this.#clock();
+    endpoint.silentSince = undefined;
     this.#endProbe(turn);
     // Calls in flight at the same time fail together, and count once.
     if (endpoint.nFailures === 0 || turn.started >= endpoint.failedAt) {
@@ -92,6 +96,20 @@ export class Endpoints {
       endpoint.restsUntil = now + rest * (1 + REST_JITTER * this.#random());
     }
     this.#leave(endpoint);
+  }
+
+  /**
+   * A caller in a hurry got no reply. This says nothing about the endpoint, but it failed if such
+   * callers got none for `patientMs`.
+   */
+  hurried(turn: Turn, patientMs: number): void {
+    const { endpoint } = turn;
+    endpoint.silentSince ??= turn.started;
+    if (this.#clock() - endpoint.silentSince >= patientMs) {
+      this.failed(turn);
+    } else {
+      this.abandoned(turn);
+    }
   }
 
   /** The endpoint works, but the next call goes to another one. */

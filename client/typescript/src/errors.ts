@@ -80,8 +80,16 @@ export class Unreachable extends CallFailed {
   }
 }
 
-/** A replica had too little time for a reply, which says nothing about the replica. */
-export class Hurried extends Unreachable {}
+/** A replica had too little time for a reply. One such call says nothing about the replica. */
+export class Hurried extends Unreachable {
+  /** Whether the call got no connection, because others had them all. */
+  readonly isQueued: boolean;
+
+  constructor(message: string, endpoint: string, isQueued: boolean) {
+    super(message, endpoint, true);
+    this.isQueued = isQueued;
+  }
+}
 
 /** A replica answered with something that is no answer of Odometer. */
 export class InvalidReply extends CallFailed {

@@ -72,8 +72,9 @@ export class Refill {
       void Promise.resolve()
         .then(() => this.#fill(flight))
         .catch((cause: unknown) => {
-          warn(`a refill of ${this.#name} failed`, cause);
           this.#failed(flight, new OdometerError("a refill failed", { cause }));
+          // Last, because a program may replace what prints it.
+          warn(`a refill of ${this.#name} failed`, cause);
         });
     });
   }

@@ -3,8 +3,8 @@
 import type { Item, NumberRange } from "./buffer.js";
 import { Alarm, monotonic } from "./clock.js";
 import { type Kind, Paths, UNBUFFERED } from "./definition.js";
-import { Direct, tooLate } from "./direct.js";
-import { Empty, OdometerError, WouldBlock } from "./errors.js";
+import { closed, Direct, tooLate } from "./direct.js";
+import { Empty, WouldBlock } from "./errors.js";
 import type { SafeHooks } from "./hooks.js";
 import { Refill } from "./refill.js";
 import type { Service } from "./service.js";
@@ -128,9 +128,11 @@ export class Sequence {
    */
   async warm(count: number, timeout: number = this.#deadline): Promise<void> {
     check("a warm start", count);
+    if (!(timeout >= 0)) {
+      throw new RangeError(`a timeout is a time in milliseconds, not ${timeout}`);
+    }
     const waiter = new Waiter(count);
-    this.#stock.warm(waiter);
-    await this.#settled(waiter, monotonic() + timeout);
+    await this.#settled(waiter, monotonic() + timeout, () => this.#stock.warm(waiter));
   }
 
   /**
@@ -145,7 +147,7 @@ export class Sequence {
 
   /** @internal Drops all numbers in memory. Callers who wait get an error. */
   close(): void {
-    this.#stock.dropAll("close", new OdometerError(`${this.name} was closed`));
+    this.#stock.dropAll("close", closed(this.name));
   }
 
   /**
@@ -189,24 +191,27 @@ export class Sequence {
   async #wait(until: number): Promise<Item | undefined> {
     const began = monotonic();
     const waiter = new Waiter();
-    this.#stock.wait(waiter);
     try {
-      return await this.#settled(waiter, until);
+      return await this.#settled(waiter, until, () => this.#stock.wait(waiter));
     } finally {
       this.#hooks.waited((monotonic() - began) / 1_000);
     }
   }
 
-  /** Waits for a waiter. Meanwhile the process stays alive. */
-  async #settled(waiter: Waiter, until: number): Promise<Item | undefined> {
+  /** Puts a waiter in line by `begin`, and waits for it. Meanwhile the process stays alive. */
+  async #settled(waiter: Waiter, until: number, begin: () => void): Promise<Item | undefined> {
+    // First, because on a full stack it throws, and then nobody may be in line.
     const alarm = new Alarm(until - monotonic(), true, () => {
       if (this.#stock.withdraw(waiter)) {
         waiter.fail(tooLate(this.name, this.#stock.lastError));
       }
     });
     try {
+      begin();
       return await waiter.settled;
     } finally {
+      // If it could not begin, no caller is left. If it is settled, this does nothing.
+      this.#stock.withdraw(waiter);
       alarm.cancel();
     }
   }

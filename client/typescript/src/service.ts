@@ -12,7 +12,7 @@ export const VERSION = "0.1.0";
 const UNFIT: ReadonlySet<number> = new Set([502, 503, 504]);
 /** The longest wait for the file of the token. */
 const MAX_TOKEN_MS = 100;
-/** If a replica that did not answer had less time than this, it may still be healthy. */
+/** A replica that gave no reply for less time than this may still be healthy. */
 const PATIENT_MS = 1_000;
 
 /** The JSON object of a reply. */
@@ -37,7 +37,9 @@ export class Service {
   readonly #transport: Transport;
   readonly #token: Token;
   readonly #timeoutMs: number;
+  readonly #patientMs: number;
   #generation = 0;
+  #nCloses = 0;
 
   /** A call may take `timeoutMs` at most. */
   constructor(endpoints: Endpoints, transport: Transport, token: Token, timeoutMs: number) {
@@ -45,6 +47,7 @@ export class Service {
     this.#transport = transport;
     this.#token = token;
     this.#timeoutMs = timeoutMs;
+    this.#patientMs = Math.min(PATIENT_MS, timeoutMs / 2);
   }
 
   /** Differs before and after `forget`. */
@@ -55,11 +58,17 @@ export class Service {
   /** Makes all calls in flight those of a time before, and closes idle connections. */
   forget(): void {
     this.#generation += 1;
-    this.closeIdle();
+    this.#transport.closeIdle();
   }
 
-  /** Closes the connections that no call uses. */
-  closeIdle(): void {
+  /** Differs before and after `close`. */
+  get nCloses(): number {
+    return this.#nCloses;
+  }
+
+  /** Lets no call in flight be tried again, and closes idle connections. */
+  close(): void {
+    this.#nCloses += 1;
     this.#transport.closeIdle();
   }
 
@@ -85,7 +94,7 @@ export class Service {
         path,
         headers,
         timeoutMs: until - monotonic(),
-        patientMs: Math.min(PATIENT_MS, this.#timeoutMs / 2),
+        patientMs: this.#patientMs,
         keepsAlive: manner.until !== undefined,
       });
       ({ isLast } = reply);
@@ -104,7 +113,9 @@ export class Service {
 
   #judge(turn: Turn, error: unknown): void {
     const isRefused = error instanceof Refused;
-    if (!(error instanceof CallFailed) || error instanceof Hurried) {
+    if (error instanceof Hurried && !error.isQueued) {
+      this.endpoints.hurried(turn, this.#patientMs);
+    } else if (!(error instanceof CallFailed) || error instanceof Hurried) {
       this.endpoints.abandoned(turn);
     } else if (error instanceof Unreachable || (isRefused && UNFIT.has(error.status))) {
       this.endpoints.failed(turn);

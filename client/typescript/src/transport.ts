@@ -37,7 +37,7 @@ export interface Call {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
-  /** If the replica had the call for less time than this, no reply says nothing about it. */
+  /** If the replica had the call for less time than this, its caller was in a hurry. */
   readonly patientMs: number;
   /** Whether a caller waits for it, so that the process must not end before. */
   readonly keepsAlive: boolean;
@@ -202,7 +202,7 @@ class Exchange {
     }
     const isQueued = this.#began === Infinity;
     const why = isQueued ? `: ${MAX_CONNECTIONS} other calls were under way` : "";
-    this.#fail(new Hurried(noReply(endpoint, timeoutMs) + why, endpoint, true));
+    this.#fail(new Hurried(noReply(endpoint, timeoutMs) + why, endpoint, isQueued));
   }
 
   #isLate(ms: number): void {

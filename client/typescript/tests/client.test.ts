@@ -12,6 +12,7 @@ import { DeadlinePassed, Empty, OdometerError, WouldBlock } from "../src/errors.
 import type { Sequence } from "../src/sequence.js";
 import { VERSION } from "../src/service.js";
 import { Stock } from "../src/stock.js";
+import type { Waiter } from "../src/waiter.js";
 import { type Deed, gate, isPost, isRefused, once, refusal, Stub, until } from "./stub.js";
 
 let stub: Stub;
@@ -185,6 +186,18 @@ describe("a client", () => {
     assert.deepEqual([await hurried.next(), stub.posts.length], [1n, 1]);
   });
 
+  it("leaves nobody in line if a wait cannot begin", async () => {
+    const { wait } = Stock.prototype;
+    mock.method(Stock.prototype, "wait", function (this: Stock, waiter: Waiter): void {
+      wait.call(this, waiter);
+      throw new RangeError("the stack is full");
+    });
+    await assert.rejects(orders.next(), RangeError);
+    mock.restoreAll();
+    // The first number is for the first caller who waits.
+    assert.equal(await orders.next(), 1n);
+  });
+
   it("says at the deadline why no number came", async () => {
     stub.answer = () => refusal(503, "store_unavailable");
     const hurried = client({ deadline: 50 }).sequence("orders");
@@ -257,13 +270,28 @@ describe("a client", () => {
     const endpoints = [stub.url, other.url];
     const one = client({ endpoints, deadline: 300, refillTimeout: 3_600_000 });
     const strict = one.sequence("strict");
-    assert.equal(await strict.next(), 1n);
+    // A busy machine may be slow.
+    await strict.warm(1, 20_000);
     const { answer, open } = gate(isPost);
     stub.answer = answer;
     await assert.rejects(strict.next(), DeadlinePassed);
     open();
-    assert.ok((await strict.next()) > 2n);
-    assert.deepEqual(other.calls, []);
+    await one.sequence("more").warm(1, 20_000);
+    assert.deepEqual([stub.calls.at(-1), other.calls], ["GET more", []]);
+  });
+
+  it("leaves a replica that gives callers in a hurry no reply for a second", async () => {
+    other = await Stub.start();
+    stub.definition["order"] = "strict";
+    mock.method(Math, "random", () => 0);
+    const one = client({ endpoints: [stub.url, other.url], deadline: 300 });
+    const strict = one.sequence("strict");
+    await strict.warm(1, 20_000);
+    stub.answer = () => new Promise<Deed>(() => undefined);
+    for (let calls = 0; calls < 50 && other.posts.length === 0; calls += 1) {
+      await strict.next().catch(() => undefined);
+    }
+    assert.ok(stub.posts.length > 0 && other.posts.length > 0);
   });
 
   it("says the period in each call, and keeps nothing for it", async () => {
@@ -335,11 +363,11 @@ describe("a client", () => {
   it("gives no first number that is too old", async () => {
     const drops: string[] = [];
     const dropped = (_: number, cause: string): void => void drops.push(cause);
-    const away = { ...refusal(503, "store_unavailable"), headers: { "retry-after": "1" } };
+    const away = { ...refusal(503, "store_unavailable"), headers: { "retry-after": "3" } };
     const unknown = refusal(404, "sequence_not_found");
     const refusals = [unknown, away];
     stub.answer = (call) => (call.startsWith("GET") && refusals.shift()) || "go on";
-    const one = client({ hooks: { dropped }, maxAge: 900 });
+    const one = client({ hooks: { dropped }, maxAge: 2_900 });
     assert.equal(await one.sequence("a").next(), 2n);
     assert.deepEqual(drops, ["max_age"]);
     // What fails before the first number does not make it older.
@@ -379,6 +407,7 @@ describe("a client", () => {
     assert.equal(await orders.next(), 22n);
     await assert.rejects(orders.range(0), RangeError);
     await assert.rejects(orders.warm(1.5), RangeError);
+    await assert.rejects(orders.warm(1, Number.NaN), RangeError);
   });
 
   it("gives callers at once no number twice", async () => {
@@ -399,6 +428,7 @@ describe("a client", () => {
   it("gives the same sequence for the same name", () => {
     const [one] = clients;
     assert.equal(one?.sequence("orders"), orders);
+    assert.equal(one?.sequence("orders", { period: null as unknown as undefined }), orders);
     assert.notEqual(one?.sequence("orders", { period: "x" }), orders);
   });
 
@@ -424,6 +454,18 @@ describe("a close", () => {
     await until(() => outcomes.length === 1);
     assert.deepEqual([orders.left, stub.posts.length], [0, 1]);
     await until(() => stub.nOpen === 0);
+  });
+
+  it("ends the tries of calls whose numbers are not kept", async () => {
+    stub.answer = () => refusal(503, "store_unavailable");
+    const one = client();
+    const period = one.sequence("orders", { period: "a" });
+    const callers = Promise.allSettled([period.next(), one.sequence("orders").range(500)]);
+    await until(() => stub.posts.length >= 2);
+    one.close();
+    for (const end of await callers) {
+      assert.match(end.status === "rejected" ? String(end.reason) : "a number", /was closed/);
+    }
   });
 
   it("closes the connections that no call uses", async () => {

@@ -125,6 +125,26 @@ describe("endpoints", () => {
     assert.equal(url(), "a");
   });
 
+  it("are left by callers in a hurry if none of them gets a reply for a second", () => {
+    endpoints = of("ab");
+    for (const expected of "aaab") {
+      const turn = endpoints.choose();
+      assert.equal(turn.url, expected);
+      now += 400;
+      endpoints.hurried(turn, 1_000);
+    }
+  });
+
+  it("are kept by callers in a hurry if others get replies", () => {
+    for (let calls = 0; calls < 6; calls += 1) {
+      const [turn, other] = [endpoints.choose(), endpoints.choose()];
+      assert.equal(turn.url, "a");
+      now += 900;
+      endpoints.hurried(turn, 1_000);
+      endpoints.succeeded(other);
+    }
+  });
+
   it("rest although a call from before the failure succeeds", () => {
     const [early, late] = [endpoints.choose(), endpoints.choose()];
     now += 100;

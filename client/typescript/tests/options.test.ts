@@ -76,6 +76,12 @@ describe("options", () => {
     }
   });
 
+  it("of a sequence are refused if it has no name", () => {
+    for (const name of ["", undefined as unknown as string]) {
+      assert.throws(() => client({}).sequence(name), TypeError);
+    }
+  });
+
   it("come from the environment", async () => {
     process.env["ODOMETER_URL"] = ` ${stub.url} ,`;
     process.env["ODOMETER_TOKEN"] = "of-the-environment";

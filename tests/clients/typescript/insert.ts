@@ -22,7 +22,8 @@ const found = packages.get(name);
 if (found === undefined) {
   throw new TypeError(`no package ${name}`);
 }
-const client = new Client({ endpoints: service });
+// A busy machine may be slow.
+const client = new Client({ endpoints: service, deadline: 20_000 });
 const orders = client.sequence("orders");
 await orders.warm(100);
 const ids = await found.insert(orders, database, N_AT_ONCE, N_TOGETHER);

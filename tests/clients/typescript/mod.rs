@@ -12,7 +12,10 @@ use std::{
 use serde_json::json;
 
 use super::language::Language;
-use crate::support::{Backend, Program, TestDatabase, directory, keeper, npm, run, settings};
+use crate::{
+    documents::markdown::Document,
+    support::{Backend, Program, TestDatabase, directory, keeper, npm, run, settings},
+};
 
 /// The time limit of one command, in seconds.
 const LIMIT: &str = "120";
@@ -23,6 +26,8 @@ const FOLDER: &str = "clients/typescript";
 const COMPILERS: [&str; 2] = ["tsconfig.json", "tsconfig.bundler.json"];
 /// The programs of the empty project.
 const PROGRAMS: [&str; 3] = ["use.mts", "use.cts", "types.ts"];
+/// A program of the empty project that never runs: the README's example of all calls.
+const EXAMPLE: &str = "readme.mts";
 const SEQUENCE: &str = "orders";
 
 /// Returns the folder with the library as it is published, with its driver and its tests. A run
@@ -58,6 +63,14 @@ fn package(folder: &Path) -> PathBuf {
     folder.join(name.trim())
 }
 
+/// Returns the text of [`EXAMPLE`].
+fn example() -> String {
+    let readme = Document::read(Path::new(Language::TypeScript.folder()).join("README.md"));
+    let mut fences = readme.fences().into_iter();
+    let found = fences.find(|fence| fence.kind == "ts" && fence.section == "One minute");
+    found.expect("the README has an example").text
+}
+
 /// Reads the numbers that a program printed as a list of texts.
 fn numbers_in(said: &str) -> Vec<i64> {
     let texts: Vec<String> =
@@ -76,6 +89,7 @@ fn the_package_works_in_an_empty_project() {
             let copied = std::fs::copy(source.join("empty").join(file), place.join(file));
             copied.expect("our directory");
         }
+        std::fs::write(place.join(EXAMPLE), example()).expect("our directory");
         let manifest = json!({"private": true}).to_string();
         std::fs::write(place.join("package.json"), manifest).expect("our directory");
         let file = package(place);

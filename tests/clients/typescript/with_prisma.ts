@@ -23,7 +23,7 @@ export async function insert(
           args.data.id ??= await orders.next();
           return query(args);
         },
-        async createManyAndReturn({ args, query }) {
+        async createMany({ args, query }) {
           for (const row of [args.data].flat()) {
             row.id ??= await orders.next();
           }
@@ -34,8 +34,11 @@ export async function insert(
   });
   const notes = (count: number): { note: string }[] => Array(count).fill({ note: "a row" });
   const rows = await Promise.all(notes(nAtOnce).map((data) => prisma.order.create({ data })));
-  const data = Array.from({ length: nTogether }, () => ({ note: "a row" }));
-  const together = await prisma.order.createManyAndReturn({ data });
+  const note = "one of many";
+  const data = Array.from({ length: nTogether }, () => ({ note }));
+  await prisma.order.createMany({ data });
+  // It reports no ids.
+  const together = await prisma.order.findMany({ where: { note } });
   await prisma.$disconnect();
   return [...rows, ...together].map((row) => row.id as bigint);
 }

@@ -9,7 +9,8 @@ declare const console: { log(text: string): void };
 
 const outcomes: string[] = [];
 const hooks: Hooks = { refill: (_sequence, _endpoint, outcome) => outcomes.push(outcome) };
-const client = new Client({ endpoints: process.argv[2], hooks });
+// A busy machine may be slow.
+const client = new Client({ endpoints: process.argv[2], deadline: 20_000, hooks });
 const orders = client.sequence("orders");
 await orders.warm(10);
 const numbers: bigint[] = [orders.take(), await orders.next(), BigInt(orders.takeId())];
@@ -24,7 +25,7 @@ const empty = client.sequence("empty");
 try {
   empty.take();
 } catch (error) {
-  if (!(error instanceof OdometerError) || error.code !== "empty" || outcomes[0] !== "ok") {
+  if (!(error instanceof OdometerError) || error.code !== "empty" || !outcomes.includes("ok")) {
     throw error;
   }
 }
