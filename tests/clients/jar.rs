@@ -111,7 +111,21 @@ fn the_jars_have_their_licenses_and_sources() {
                 "{jar} has no {wanted}: {listed:?}"
             );
         }
+        let ours = [
+            "META-INF/",
+            "module-info.",
+            "odometer/client/OdometerClient",
+        ];
+        let is_ours = |entry: &str| ours.iter().any(|begin| entry.starts_with(*begin));
+        let other = listed
+            .iter()
+            .find(|entry| !entry.ends_with('/') && !is_ours(entry));
+        assert_eq!(other, None, "{jar} has more than the library");
     }
+
+    let class = ["-v", "-cp", jar.as_str(), "odometer.client.OdometerClient"];
+    let shown = succeed(home.path(), "javap", &class);
+    assert!(shown.contains("major version: 55"), "it is not for JDK 11");
 }
 
 /// Builds the jars into a folder. Returns the path of the jar that has the classes.

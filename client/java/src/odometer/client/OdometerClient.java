@@ -24,13 +24,15 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.DoubleSupplier;
 import java.util.function.Function;
@@ -67,6 +69,8 @@ public final class OdometerClient implements AutoCloseable {
     private static final int MAX_ATTEMPTS_FOR_NOBODY = 10;
     /** The longest pause before an attempt, in seconds: the longest `Retry-After`, and jitter. */
     private static final double MAX_PAUSE = 62.0;
+    /** The most hooks that wait to be told. */
+    private static final int MAX_UNTOLD = 10_000;
     private static final Pattern TRACEPARENT = Pattern
             .compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}");
 
@@ -83,8 +87,13 @@ public final class OdometerClient implements AutoCloseable {
     private final Map<String, Sequence> sequences = new HashMap<>();
     private final Object connecting = new Object();
     private HttpClient http;
+    /** How many calls in a row got no reply. */
+    private final AtomicInteger nLost = new AtomicInteger();
+    /** Whether the JDK's client may have ended. */
+    private volatile boolean isSuspect;
     private final Object telling = new Object();
     private CompletableFuture<Void> told = CompletableFuture.completedFuture(null);
+    private int nUntold;
     /** How often the client forgot. A call that began before gives no number afterwards. */
     private volatile int nForgotten;
     private volatile boolean isClosed;
@@ -116,9 +125,8 @@ public final class OdometerClient implements AutoCloseable {
     /**
      * Returns a sequence, as above.
      *
-     * <p>Throws IllegalArgumentException if you said another kind before.
-     *
      * @param kind counts only without the right `look`. It may be null.
+     * @throws IllegalArgumentException if you said another kind before
      */
     public Sequence sequence(String name, Kind kind) {
         synchronized (sequences) {
@@ -137,6 +145,8 @@ public final class OdometerClient implements AutoCloseable {
      *
      * <p>Call it after the machine was resumed from a snapshot, or the process from a checkpoint:
      * otherwise two copies give the same numbers.
+     *
+     * <p>From JDK 21 on, it waits until the connections are closed, for 1 second at most.
      */
     public void forget() {
         drop("forget");
@@ -162,9 +172,28 @@ public final class OdometerClient implements AutoCloseable {
             all = new ArrayList<>(sequences.values());
         }
         all.forEach(sequence -> sequence.drop(cause));
-        // Before JDK 21, the garbage collector closes the connections.
+        // An open connection prevents a checkpoint.
+        release(old, 1);
+    }
+
+    /** Closes the connections of a client, or null. Waits for that, but not above the limit. */
+    private void release(HttpClient old, double limit) {
+        // Before JDK 21, the garbage collector closes them.
         if (old instanceof AutoCloseable) {
-            tell(((AutoCloseable) old)::close);
+            FutureTask<Void> closing = new FutureTask<>(() -> {
+                ((AutoCloseable) old).close();
+                return null;
+            });
+            try {
+                threads.execute(closing);
+                closing.get(nanos(limit), TimeUnit.NANOSECONDS);
+            } catch (InterruptedException interrupt) {
+                Thread.currentThread().interrupt();
+            } catch (TimeoutException late) {
+                // It closes them after the last call in flight.
+            } catch (ExecutionException | RuntimeException | OutOfMemoryError noThread) {
+                // The garbage collector closes them.
+            }
         }
     }
 
@@ -208,10 +237,21 @@ public final class OdometerClient implements AutoCloseable {
         }
     }
 
-    /** Tells a hook in another thread, one after the other: it may be slow, or take numbers. */
+    /**
+     * Tells a hook in another thread, one after the other: it may be slow, or take numbers. If too
+     * many wait, this one is not told.
+     */
     private void tell(Work hook) {
         synchronized (telling) {
+            nUntold = told.isDone() ? 0 : nUntold;
+            if (nUntold == MAX_UNTOLD) {
+                return;
+            }
+            nUntold++;
             told = told.handleAsync((none, noThread) -> {
+                synchronized (telling) {
+                    nUntold--;
+                }
                 survive(hook);
                 return null;
             }, threads);
@@ -240,7 +280,7 @@ public final class OdometerClient implements AutoCloseable {
      * Tells your program what the client does, one thing after the other.
      *
      * <p>All but spans are told in a thread of the client, so that they delay no caller and no
-     * refill.
+     * refill. If 10,000 of them wait because one is slow, further ones are not told.
      */
     public interface Hooks {
         /**
@@ -523,6 +563,8 @@ public final class OdometerClient implements AutoCloseable {
         private int nFailures;
         private double notBefore;
         private Rate rate;
+        /** How often the numbers were dropped. */
+        private volatile int nDrops;
         /** How long the last refills took, and the slowest of them, in seconds. */
         private final double[] durations = new double[16];
         private double slowest;
@@ -555,6 +597,8 @@ public final class OdometerClient implements AutoCloseable {
          *
          * <p>Numbers of strict, period and time-ordered sequences are never in memory, so for these
          * it makes a call.
+         *
+         * @throws Empty if no number is in memory
          */
         public long take() {
             return taken().value;
@@ -565,7 +609,11 @@ public final class OdometerClient implements AutoCloseable {
             return taken().printed();
         }
 
-        /** Returns the next number. Waits for it, at most as long as the client's deadline. */
+        /**
+         * Returns the next number. Waits for it, at most as long as the client's deadline.
+         *
+         * @throws OdometerException if there is none until then, or if the service refuses it
+         */
         public long next() {
             return awaited().value;
         }
@@ -585,7 +633,12 @@ public final class OdometerClient implements AutoCloseable {
             return callOne("?period=" + encoded(period), now() + deadline).printed();
         }
 
-        /** Returns one or more numbers without a gap between them. They are one call. */
+        /**
+         * Returns one or more numbers without a gap between them. They are one call.
+         *
+         * @throws IllegalArgumentException if the count is below 1
+         * @throws OdometerException as {@link #next}
+         */
         public LongStream range(long count) {
             if (count < 1) {
                 throw new IllegalArgumentException("a range has 1 number at least, not " + count);
@@ -600,6 +653,8 @@ public final class OdometerClient implements AutoCloseable {
          * Waits until as many numbers are in memory. Call it when your program starts.
          *
          * <p>A sequence that cannot be buffered is only looked up.
+         *
+         * @throws OdometerException if they are not in memory after the limit
          */
         public void warm(long count, Duration limit) {
             Waiter waiter = new Waiter(count);
@@ -609,7 +664,7 @@ public final class OdometerClient implements AutoCloseable {
                 serve(now);
                 refillIfNeeded(now);
             }
-            await(waiter, seconds(limit));
+            await(waiter, now() + seconds(limit));
         }
 
         private Item taken() {
@@ -629,7 +684,7 @@ public final class OdometerClient implements AutoCloseable {
                 item = popped(waiter);
                 if (item == null) {
                     try {
-                        item = await(waiter, deadline);
+                        item = await(waiter, began + deadline);
                     } finally {
                         double seconds = now() - began;
                         tell(() -> hooks.waited(seconds));
@@ -656,26 +711,37 @@ public final class OdometerClient implements AutoCloseable {
         }
 
         /** Returns the number of a waiter. It is null if there is none to wait for. */
-        private Item await(Waiter waiter, double limit) {
+        private Item await(Waiter waiter, double until) {
             OdometerException gaveUp = null;
             try {
-                return waiter.get(nanos(limit), TimeUnit.NANOSECONDS);
-            } catch (ExecutionException failure) {
-                throw ((OdometerException) failure.getCause()).with("");
-            } catch (TimeoutException over) {
-                gaveUp = late(lastError);
+                if (!waiter.end.await(nanos(until - now()), TimeUnit.NANOSECONDS)) {
+                    gaveUp = late(lastError);
+                }
             } catch (InterruptedException interrupt) {
                 gaveUp = OdometerException.interrupted("", interrupt);
             }
-            synchronized (this) {
-                line.remove(waiter);
-                warming.remove(waiter);
-                // It may have been served in this moment.
-                if (!waiter.isDone() || waiter.isCompletedExceptionally()) {
-                    throw gaveUp;
+            if (gaveUp != null) {
+                synchronized (this) {
+                    line.remove(waiter);
+                    warming.remove(waiter);
+                    // It may have been served in this moment.
+                    if (waiter.end.getCount() > 0 || waiter.failure != null) {
+                        throw gaveUp;
+                    }
                 }
-                return waiter.join();
             }
+            if (waiter.failure != null) {
+                throw waiter.failure.with("");
+            }
+            Item item = waiter.item;
+            if (item == null || item.nDrops == nDrops) {
+                return item;
+            }
+            // It was dropped in this moment: a copy of this process may have got it, too.
+            tellDropped(1, isClosed ? "close" : "forget");
+            Waiter again = new Waiter(0);
+            Item fresh = popped(again);
+            return fresh != null ? fresh : await(again, until);
         }
 
         private OdometerException late(OdometerException failure) {
@@ -747,7 +813,7 @@ public final class OdometerClient implements AutoCloseable {
                     left--;
                     rate.note(now);
                     Object id = run.ids == null ? null : run.ids.get((int) at);
-                    return new Item(run.first + run.step * at, id);
+                    return new Item(run.first + run.step * at, id, nDrops);
                 }
             }
             head = null;
@@ -791,6 +857,7 @@ public final class OdometerClient implements AutoCloseable {
         }
 
         private synchronized void drop(String cause) {
+            nDrops++;
             clear(cause);
             if (flight != null) {
                 flight.cause = cause;
@@ -825,9 +892,8 @@ public final class OdometerClient implements AutoCloseable {
             }
             // After a refusal, a caller who waits has a reason to ask again: the cause may be gone.
             boolean isHurried = isAwaited() && lastError != null && !lastError.isRetryable();
-            // A thread that has not started after a second may never do so.
             boolean isReplaced = flight != null
-                    && (now > flight.startsAt + 1 || isHurried && now < flight.startsAt);
+                    && (now > flight.lostAt || isHurried && now < flight.startsAt);
             if ((flight == null || isReplaced) && isNeeded(now)) {
                 launch(null, isHurried ? 0 : notBefore - now, now);
             }
@@ -871,7 +937,7 @@ public final class OdometerClient implements AutoCloseable {
 
         private void fail(OdometerException error) {
             for (Set<Waiter> waiters : List.of(line, warming)) {
-                waiters.forEach(waiter -> waiter.completeExceptionally(error));
+                waiters.forEach(waiter -> waiter.fail(error));
                 waiters.clear();
             }
         }
@@ -908,6 +974,8 @@ public final class OdometerClient implements AutoCloseable {
         synchronized long wanted(Flight it) {
             double now = tick();
             it.startsAt = Double.NaN;
+            // A refill makes fewer than ten calls. If it takes longer, its thread hangs elsewhere.
+            it.lostAt = now + 10 * refillTimeout;
             if (flight != it || !isNeeded(now)) {
                 return 0;
             }
@@ -1086,23 +1154,41 @@ public final class OdometerClient implements AutoCloseable {
     static final class Flight {
         /** When the first attempt of the refill was to start. */
         private final double began;
-        /** When this one is to start, or NaN once it has. If it never does, its thread is lost. */
+        /** When this one is to start, or NaN once it has. */
         double startsAt;
+        /** After this time its thread is lost, and another flight may take its place. */
+        private double lostAt;
         /** Why its numbers are dropped, once it is not the present flight any more. */
         private String cause = "late";
 
         Flight(double began, double startsAt) {
             this.began = began;
             this.startsAt = startsAt;
+            // A thread that has not started after a second may never do so.
+            lostAt = startsAt + 1;
         }
     }
 
     /** A caller who waits for a number, or until `target` numbers are in memory. */
-    private static final class Waiter extends CompletableFuture<Item> {
+    private static final class Waiter {
         final long target;
+        /** Who waits for a CompletableFuture may run other tasks of the program, but not here. */
+        private final CountDownLatch end = new CountDownLatch(1);
+        private Item item;
+        private OdometerException failure;
 
         Waiter(long target) {
             this.target = target;
+        }
+
+        void complete(Item given) {
+            item = given;
+            end.countDown();
+        }
+
+        void fail(OdometerException error) {
+            failure = error;
+            end.countDown();
         }
     }
 
@@ -1110,10 +1196,13 @@ public final class OdometerClient implements AutoCloseable {
     private static final class Item {
         final long value;
         private final Object id;
+        /** How often the numbers were dropped before it was taken from memory. */
+        private final int nDrops;
 
-        Item(long value, Object id) {
+        Item(long value, Object id, int nDrops) {
             this.value = value;
             this.id = id;
+            this.nDrops = nDrops;
         }
 
         String printed() {
@@ -1211,15 +1300,21 @@ public final class OdometerClient implements AutoCloseable {
         try {
             response = sent(request, called.url, timeout);
         } catch (OdometerException failure) {
-            boolean isHasty = timeout < Math.min(1, refillTimeout);
-            if (isHasty && failure.outcome().equals("timeout")) {
-                // The replica may still be healthy, but another one may be faster.
-                endpoints.leave(called);
+            double patience = Math.min(1, refillTimeout);
+            if (timeout < patience && failure.outcome().equals("timeout")) {
+                endpoints.hurried(called, began, patience);
             } else if (failure.status == 0) {
                 endpoints.failed(called, began);
             }
+            // The JDK's client ends for good if it once gets no thread or no memory. Nothing tells
+            // this apart from replicas that are away, so it is replaced less and less often.
+            int lost = failure.status == 0 ? nLost.incrementAndGet() : 0;
+            if (lost >= 8 && Integer.bitCount(lost) == 1) {
+                isSuspect = true;
+            }
             throw failure;
         }
+        nLost.set(0);
         Reply reply = new Reply(called, response.statusCode(), response.body());
         OdometerException refusal = reply.refusal(response.headers().firstValue("Retry-After"));
         String connection = response.headers().firstValue("Connection").orElse("");
@@ -1231,27 +1326,33 @@ public final class OdometerClient implements AutoCloseable {
     }
 
     private HttpResponse<byte[]> sent(HttpRequest.Builder request, String url, double timeout) {
-        CompletableFuture<HttpResponse<byte[]>> exchange = null;
+        // The JDK's own timeout ends with the head of the reply. Ours has the body, too.
+        HttpRequest timed = request.timeout(Duration.ofNanos(nanos(timeout))).build();
+        // Not `sendAsync`: its reply comes by the common pool, which a program may keep busy.
+        FutureTask<HttpResponse<byte[]>> exchange = new FutureTask<>(
+                () -> http().send(timed, HttpResponse.BodyHandlers.ofByteArray()));
         try {
-            // The JDK's own timeout ends with the head of the reply. Ours has the body, too.
-            HttpRequest timed = request.timeout(Duration.ofNanos(nanos(timeout))).build();
-            exchange = http().sendAsync(timed, HttpResponse.BodyHandlers.ofByteArray());
+            threads.execute(exchange);
             return exchange.get(nanos(timeout), TimeUnit.NANOSECONDS);
         } catch (TimeoutException late) {
             throw OdometerException.unreachable(url, late);
-        } catch (ExecutionException | CompletionException failure) {
+        } catch (ExecutionException failure) {
+            if (failure.getCause() instanceof OdometerException) {
+                throw ((OdometerException) failure.getCause()).with("");
+            }
             throw OdometerException.unreachable(url, failure.getCause());
         } catch (InterruptedException interrupt) {
             throw OdometerException.interrupted(url, interrupt);
+        } catch (RuntimeException | OutOfMemoryError noThread) {
+            throw new OdometerException("client", "no thread for a call", noThread);
         } finally {
-            if (exchange != null && !exchange.isDone()) {
-                exchange.cancel(true);
-            }
+            exchange.cancel(true);
         }
     }
 
     /**
-     * Returns the JDK's HTTP client, which keeps the connections.
+     * Returns the JDK's HTTP client, which keeps the connections. It has a thread of its own, which
+     * is like the thread that calls this first.
      *
      * <p>The JDK decides some things for all clients of a JVM. It closes idle connections after
      * `jdk.httpclient.keepalive.timeout` seconds, and keeps the addresses of a name for
@@ -1259,7 +1360,10 @@ public final class OdometerClient implements AutoCloseable {
      */
     private HttpClient http() {
         synchronized (connecting) {
-            if (http == null) {
+            if (isClosed) {
+                throw closed();
+            }
+            if (http == null || isSuspect) {
                 HttpClient.Builder options = HttpClient.newBuilder()
                         .version(HttpClient.Version.HTTP_1_1)
                         .followRedirects(HttpClient.Redirect.NEVER)
@@ -1269,8 +1373,10 @@ public final class OdometerClient implements AutoCloseable {
                 if (context != null) {
                     options.sslContext(context);
                 }
-                // The client has a thread of its own, which is like the thread that builds it.
-                http = CompletableFuture.supplyAsync(options::build, threads).join();
+                HttpClient old = http;
+                http = options.build();
+                isSuspect = false;
+                release(old, 0);
             }
             return http;
         }
@@ -1291,6 +1397,8 @@ public final class OdometerClient implements AutoCloseable {
             private double failedAt;
             private double restsUntil;
             private double calledAt;
+            /** Since when callers in a hurry got no reply, or NaN after any other end of a call. */
+            private double silentSince = Double.NaN;
 
             private Health(String url) {
                 this.url = url;
@@ -1332,6 +1440,7 @@ public final class OdometerClient implements AutoCloseable {
         /** Notes a reply. The refusal is null if the reply was a success. */
         synchronized void judge(
                 Health it, double began, OdometerException refusal, boolean isLast) {
+            it.silentSince = Double.NaN;
             if (refusal != null && UNFIT.contains(refusal.status)) {
                 failed(it, began);
                 return;
@@ -1349,6 +1458,7 @@ public final class OdometerClient implements AutoCloseable {
 
         /** Lets the endpoint rest: it gave no reply, or said that it cannot serve now. */
         synchronized void failed(Health it, double began) {
+            it.silentSince = Double.NaN;
             // Calls in flight at the same time fail together, and count once.
             if (it.nFailures == 0 || began >= it.failedAt) {
                 double rest = Math.min(MAX_REST, Math.pow(2, it.nFailures++));
@@ -1357,6 +1467,17 @@ public final class OdometerClient implements AutoCloseable {
                 it.restsUntil = it.failedAt + rest * (1 + 0.25 * random.getAsDouble());
             }
             leave(it);
+        }
+
+        /**
+         * Notes that a caller in a hurry got no reply. One such call says nothing about the
+         * endpoint, but it failed if they got none for as long as the patience.
+         */
+        synchronized void hurried(Health it, double began, double patience) {
+            it.silentSince = Double.isNaN(it.silentSince) ? began : it.silentSince;
+            if (clock.getAsDouble() - it.silentSince >= patience) {
+                failed(it, began);
+            }
         }
 
         /** Lets the next call go to another endpoint. This one does not rest. */
@@ -1368,6 +1489,7 @@ public final class OdometerClient implements AutoCloseable {
             for (Health it : all) {
                 it.nFailures = 0;
                 it.failedAt = Double.NEGATIVE_INFINITY;
+                it.silentSince = Double.NaN;
             }
         }
 
@@ -1434,7 +1556,7 @@ public final class OdometerClient implements AutoCloseable {
 
         /** Reads the reply to a call for one number. */
         Item one() {
-            return new Item(whole(body, "value"), get("id", String.class));
+            return new Item(whole(body, "value"), get("id", String.class), 0);
         }
 
         /** Reads one range, which must have as many numbers. */

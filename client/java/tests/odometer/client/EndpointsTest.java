@@ -132,6 +132,32 @@ final class EndpointsTest {
         equal(chosen(), "a");
     }
 
+    /** Makes calls of 400 ms that get no reply, and returns who was called. */
+    private String hurried(Endpoints of, int nCalls) {
+        StringBuilder called = new StringBuilder();
+        for (int i = 0; i < nCalls; i++) {
+            Health chosen = of.choose();
+            double began = now;
+            now += 0.4;
+            of.hurried(chosen, began, 1);
+            called.append(chosen.url);
+        }
+        return called.toString();
+    }
+
+    @Test
+    void callersInAHurryWhoGetNoReplyForASecondAreOneFailure() {
+        equal(hurried(of(LOWEST, "a", "b"), 4), "aaab");
+    }
+
+    @Test
+    void aReplyEndsTheRowOfCallersInAHurry() {
+        Endpoints two = of(LOWEST, "a", "b");
+        equal(hurried(two, 2), "aa");
+        two.judge(two.choose(), now, refusal(410, "sequence_retired", 0, 0), false);
+        equal(hurried(two, 2), "aa");
+    }
+
     @Test
     void aCallFromBeforeAFailureProvesNothing() {
         Health called = endpoints.choose();

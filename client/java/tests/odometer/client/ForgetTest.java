@@ -56,11 +56,52 @@ final class ForgetTest implements AutoCloseable {
         check(orders.next() > 100, "a number of before");
         until("the numbers are reported", () -> drops.equals(List.of("99 forget")));
         equal(stub.nOpened.get(), 2);
+        untilAConnectionIsClosed();
+    }
+
+    private void untilAConnectionIsClosed() throws Exception {
         until("the first connection is closed", () -> {
             // Before JDK 21 this closes it.
             System.gc();
             return stub.nClosed.get() == 1;
         });
+    }
+
+    @Test
+    void aHookThatHangsKeepsNoConnectionOpen() throws Exception {
+        Hooks hanging = new Hooks() {
+            @Override
+            public void waited(double seconds) {
+                TransportTest.awaited(gate);
+            }
+        };
+        try (OdometerClient other = OdometerClient.builder(stub.url).deadline(LONG)
+                .hooks(hanging).build()) {
+            other.sequence("orders").next();
+            other.forget();
+            untilAConnectionIsClosed();
+            gate.countDown();
+        }
+    }
+
+    @Test
+    void aCallThatHasOnlyBegunOpensNoConnectionAfterClose() throws Exception {
+        CountDownLatch begun = new CountDownLatch(1);
+        Hooks slow = new Hooks() {
+            @Override
+            public Span span(String sequence) {
+                begun.countDown();
+                TransportTest.awaited(gate);
+                return null;
+            }
+        };
+        OdometerClient other = OdometerClient.builder(stub.url).deadline(LONG).hooks(slow).build();
+        Caller caller = Caller.of(() -> other.sequence("orders").nextIn("x"));
+        begun.await();
+        other.close();
+        gate.countDown();
+        equal(caller.outcome(), "client");
+        equal(stub.nOpened.get(), 0);
     }
 
     @Test

@@ -209,6 +209,22 @@ final class SequenceTest {
     }
 
     @Test
+    void aNumberThatComesJustBeforeForgetIsReplacedByOneFromAfterwards() throws Exception {
+        learn();
+        Caller caller = waiting();
+        synchronized (orders) {
+            caller.interrupt();
+            until("the caller gives up", caller::isBlocked);
+            give(1, 100);
+            client.forget();
+            thrown(Empty.class, orders::take);
+            give(101, 100);
+        }
+        equal(caller.outcome(), "101");
+        equal(drops, List.of("99 forget", "1 forget"));
+    }
+
+    @Test
     void aFailedRefillIsNotInFlightAnyMore() {
         learn();
         for (OdometerException failure : List.of(
@@ -222,12 +238,20 @@ final class SequenceTest {
     }
 
     @Test
-    void withoutItsEndAFlightBlocksTheNextOne() {
+    void aRefillThatHangsIsReplacedAfterTenCalls() {
         learn();
-        orders.wanted(orders.flight);
-        now += 3600;
+        Flight lost = orders.flight;
+        orders.wanted(lost);
+        now += 69;
         thrown(Empty.class, orders::take);
-        equal(attempts.size(), 2);
+        equal(orders.flight, lost);
+        now += 2;
+        thrown(Empty.class, orders::take);
+        check(orders.flight != lost, "it is not replaced");
+        orders.deliver(lost, Kind.BUFFERED, List.of(run(1, 100)), now);
+        give(101, 100);
+        equal(orders.take(), 101L);
+        equal(drops, List.of("100 late"));
     }
 
     @Test

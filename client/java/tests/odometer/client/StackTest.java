@@ -9,6 +9,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.RejectedExecutionException;
 import odometer.client.OdometerClient.Empty;
 import odometer.client.OdometerClient.Flight;
@@ -32,7 +33,8 @@ final class StackTest {
         OdometerClient client = new OdometerClient(
                 OdometerClient.builder(), OdometerClient::now, work -> {
                     // Without this a refill would make a call.
-                    if (work instanceof CompletableFuture.AsynchronousCompletionTask) {
+                    if (work instanceof FutureTask
+                            || work instanceof CompletableFuture.AsynchronousCompletionTask) {
                         throw new RejectedExecutionException();
                     }
                     attempts.add(work);
@@ -59,7 +61,8 @@ final class StackTest {
 
     /** Does work at each depth near the end of a stack, and something after each. */
     private void atTheEnd(Runnable work, Runnable after) throws InterruptedException {
-        AssertionError[] failure = {null};
+        Throwable[] failure = {null};
+        nOverflows = 0;
         Thread thread = new Thread(null, () -> {
             int fitting = 0;
             for (int step = 1 << 16; step > 0; step /= 2) {
@@ -74,14 +77,14 @@ final class StackTest {
                     }
                     after.run();
                 }
-            } catch (AssertionError wrong) {
+            } catch (Throwable wrong) {
                 failure[0] = wrong;
             }
         }, "deep", STACK_BYTES);
         thread.start();
         thread.join();
         if (failure[0] != null) {
-            throw failure[0];
+            throw new AssertionError("after a full stack", failure[0]);
         }
         check(nOverflows > N_DEPTHS / 10, "vacuous: " + nOverflows + " takes did not fit");
     }

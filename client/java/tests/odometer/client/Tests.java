@@ -4,6 +4,8 @@ import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
@@ -11,6 +13,7 @@ import java.util.Objects;
 import java.util.concurrent.Callable;
 import java.util.logging.Level;
 import java.util.logging.Logger;
+import java.util.stream.Stream;
 
 /** Runs all tests of the library. It needs the JDK alone, and so no framework. */
 final class Tests {
@@ -30,6 +33,10 @@ final class Tests {
 
     public static void main(String[] arguments) throws Exception {
         LOG.setLevel(Level.OFF);
+        try (Stream<Path> files = Files.list(Path.of("tests/odometer/client"))) {
+            equal(files.filter(file -> file.toString().endsWith("Test.java")).count(),
+                    (long) CLASSES.size());
+        }
         double began = OdometerClient.now();
         int nTests = 0;
         int nFailures = 0;

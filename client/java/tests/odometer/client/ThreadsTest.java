@@ -12,8 +12,11 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import odometer.client.OdometerClient.Hooks;
 import odometer.client.OdometerClient.Sequence;
@@ -25,11 +28,13 @@ final class ThreadsTest implements AutoCloseable {
 
     private final StubService stub = new StubService();
     private final AtomicReference<OdometerClient> client = new AtomicReference<>();
+    private final CountDownLatch gate = new CountDownLatch(1);
 
     ThreadsTest() throws IOException {}
 
     @Override
     public void close() throws IOException {
+        gate.countDown();
         client.get().close();
         stub.close();
     }
@@ -97,9 +102,45 @@ final class ThreadsTest implements AutoCloseable {
                 .anyMatch(frame -> frame.getClassName().contains("OdometerClient"));
     }
 
+    /** Keeps all workers of the common pool busy, but for so many. */
+    private void keepBusy(int nFree) throws InterruptedException {
+        int nWorkers = ForkJoinPool.getCommonPoolParallelism();
+        check(nWorkers > 1, "vacuous: the JDK does not use the pool");
+        CountDownLatch begun = new CountDownLatch(nWorkers - nFree);
+        for (int i = 0; i < nWorkers - nFree; i++) {
+            ForkJoinPool.commonPool().execute(() -> {
+                begun.countDown();
+                TransportTest.awaited(gate);
+            });
+        }
+        check(begun.await(10, TimeUnit.SECONDS), "vacuous: some workers are free");
+    }
+
+    @Test
+    void aBusyCommonPoolDelaysNoNumber() throws Exception {
+        client.set(OdometerClient.builder(stub.url).deadline(LONG).build());
+        keepBusy(0);
+        equal(client.get().sequence("orders").next(), 1L);
+        equal(client.get().sequence("orders").nextIn("x"), 101L);
+    }
+
+    @Test
+    void aCallerInTheCommonPoolRunsNoOtherTaskMeanwhile() throws Exception {
+        client.set(OdometerClient.builder(stub.url).deadline(LONG).build());
+        keepBusy(1);
+        List<String> done = new CopyOnWriteArrayList<>();
+        ForkJoinPool.commonPool().submit(() -> {
+            // It waits in the queue of this worker.
+            CompletableFuture.runAsync(() -> done.add("other"));
+            done.add("" + client.get().sequence("orders").next());
+            done.add("" + client.get().sequence("orders").nextIn("x"));
+        }).get(10, TimeUnit.SECONDS);
+        until("the other task is done", () -> done.contains("other"));
+        equal(done, List.of("1", "101", "other"));
+    }
+
     @Test
     void refillsThatWaitForTheServiceHoldNoThreads() throws Exception {
-        CountDownLatch gate = new CountDownLatch(1);
         String away = StubService.refusal(503, "store_unavailable")
                 .replace("Content-Type", "Retry-After: 50\r\nX");
         stub.answer = call -> {
