@@ -98,19 +98,6 @@ impl Language {
         }
     }
 
-    /// Returns the first words of the steps to which the driver answers `unsupported`.
-    fn unsupported(self) -> &'static [&'static str] {
-        match self {
-            Self::Rust | Self::Java | Self::Python | Self::TypeScript => &[],
-        }
-    }
-
-    /// Returns whether the driver takes this step.
-    pub(super) fn supports(self, step: &str) -> bool {
-        let word = step.split(' ').next().unwrap_or_default();
-        !self.unsupported().contains(&word)
-    }
-
     /// Returns whether a program can fork, so that a hook of the library protects the child.
     ///
     /// If not, the driver starts a second process for the step `fork`. If a test takes the hook

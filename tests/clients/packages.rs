@@ -3,13 +3,13 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use serde_json::json;
 
 use super::language::{Language, for_each_language};
-use crate::support::{Backend, Program, TestDatabase, directory, keeper, run, settings};
+use crate::support::{Backend, Program, TestDatabase, directory, keeper, pypi, run, settings};
 
 /// The version of everything that is released together.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -34,6 +34,17 @@ fn main() -> Result<(), Error> {
     ids.close_blocking();
     Ok(())
 }
+"#;
+/// A program that uses the library for Python. It also lists the files that were installed.
+const PYTHON_PROGRAM: &str = r#"
+import importlib.metadata
+
+from odometer_client import Client
+
+orders = Client.from_environment(deadline=20.0).sequence("orders")
+print(orders.next(), orders.take(), orders.range(3)[0])
+for file in importlib.metadata.files("odometer-client"):
+    print(file)
 "#;
 
 for_each_language!(
@@ -62,6 +73,7 @@ async fn a_library_passes_its_own_tests(language: Language) {
         n_tests >= Some(MIN_TESTS),
         "vacuous: {n_tests:?} tests:\n{report}"
     );
+    assert!(!tells_of_skipped_tests(&report), "{report}");
 }
 
 /// Checks that `cargo test`, which each commit passes, runs the tests of a library.
@@ -168,6 +180,81 @@ fn project_with_crates(place: &Path) -> PathBuf {
     project
 }
 
+#[test]
+fn the_wheel_as_it_is_published_works_in_an_empty_environment() {
+    run(async {
+        let place = directory("wheel");
+        let python = environment_with_wheel(place.path());
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let options = Program::options().database(&database.url);
+        let program = options.start_ready().await;
+        program.client().define("orders", &json!({})).await;
+        let mut command = limited(&python);
+        command
+            .args(["-I", "-c", PYTHON_PROGRAM])
+            .env("ODOMETER_URL", program.url());
+        let said = output_of(&mut command);
+        program.stop().await;
+
+        let mut lines = said.lines();
+        let numbers = lines.next().unwrap_or_default().split(' ');
+        let numbers: BTreeSet<i64> = numbers.filter_map(|word| word.parse().ok()).collect();
+        assert_eq!((numbers.len(), numbers.first()), (3, Some(&1)), "{said}");
+        let files: BTreeSet<&str> = lines.collect();
+        let about = format!("odometer_client-{VERSION}.dist-info/");
+        for license in LICENSES {
+            let wanted = format!("{about}licenses/{license}");
+            assert!(files.contains(wanted.as_str()), "no {wanted}:\n{said}");
+        }
+        assert!(files.contains("odometer_client/py.typed"), "{said}");
+        // The driver and the tests are not published.
+        for file in files {
+            let is_ours = file.starts_with("odometer_client/") || file.starts_with(about.as_str());
+            assert!(is_ours, "{file}");
+        }
+    });
+}
+
+/// Builds the wheel as it would be published, and installs it from its file into an empty virtual
+/// environment. Returns the interpreter of the environment.
+fn environment_with_wheel(place: &Path) -> String {
+    let builder = pypi::programs("clients/python").join("python");
+    let mut build = limited(&builder.display().to_string());
+    build
+        .args(["-m", "flit_core.wheel", "--outdir"])
+        .arg(place)
+        .current_dir(folder(Language::Python))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    output_of(&mut build);
+    let environment = place.join("environment");
+    output_of(limited("python3").args(["-m", "venv"]).arg(&environment));
+    let python = environment.join("bin/python").display().to_string();
+
+    // Negative control: it is the wheel that has the library.
+    let mut without = limited(&python);
+    without
+        .args(["-I", "-c", "import odometer_client"])
+        .stderr(Stdio::null());
+    assert!(
+        !without.status().expect("timeout runs").success(),
+        "vacuous"
+    );
+
+    let mut install = limited(&python);
+    install
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-index",
+            "--no-cache-dir",
+        ])
+        .arg(place.join(format!("odometer_client-{VERSION}-py3-none-any.whl")));
+    output_of(&mut install);
+    python
+}
+
 /// Returns a command that is killed after [`LIMIT`].
 fn limited(program: &str) -> Command {
     let mut command = Command::new("timeout");
@@ -201,6 +288,28 @@ fn n_tests_in(report: &str) -> Option<u64> {
         None => report.split_once("Ran ")?.1.split_once(" tests")?.0,
     };
     number.parse().ok()
+}
+
+/// Returns whether a report says `skipped=N` or `# skipped N`, with a number above 0.
+fn tells_of_skipped_tests(report: &str) -> bool {
+    let mut numbers = report
+        .lines()
+        .filter_map(|line| line.strip_prefix("# skipped "));
+    numbers.any(|number| number != "0") || report.contains("skipped=")
+}
+
+#[test]
+fn tests_that_were_skipped_are_found() {
+    assert!(tells_of_skipped_tests(
+        "Ran 63 tests in 0.8s\n\nOK (skipped=8)\n"
+    ));
+    assert!(tells_of_skipped_tests(
+        "# tests 93\n# skipped 1\n# todo 0\n"
+    ));
+    assert!(!tells_of_skipped_tests(
+        "# tests 93\n# skipped 0\n# todo 0\n"
+    ));
+    assert!(!tells_of_skipped_tests("Ran 63 tests in 0.8s\n\nOK\n"));
 }
 
 #[test]

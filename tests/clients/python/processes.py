@@ -7,6 +7,7 @@ import sys
 
 N_PROCESSES = 4
 N_EACH = 25
+LIMIT_SECONDS = 60.0
 
 
 def main() -> None:
@@ -17,10 +18,12 @@ def main() -> None:
     import shared
 
     shared.show(shared.MAKER, [shared.first])
-    with context.Pool(N_PROCESSES) as pool:
+    # No process takes a task before all of them have started. One alone could take all tasks.
+    start = context.Barrier(N_PROCESSES)
+    with context.Pool(N_PROCESSES, start.wait, [LIMIT_SECONDS]) as pool:
         tasks = [pool.apply_async(shared.take, [N_EACH]) for _ in range(3 * N_PROCESSES)]
         mine = shared.take(N_EACH)
-        taken = [mine, *(task.get(60) for task in tasks)]
+        taken = [mine, *(task.get(LIMIT_SECONDS) for task in tasks)]
     for process, _, numbers in taken:
         shared.show(process, numbers)
     n_forked = len({process for process, maker, _ in taken if process != maker})

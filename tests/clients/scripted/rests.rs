@@ -72,11 +72,6 @@ async fn a_replica_that_fails_again_rests_twice_as_long(language: Language) {
 async fn one_call_alone_tries_a_replica_that_failed(language: Language) {
     let step = format!("threads {N_THREADS} {N_EACH}");
     let mut scene = Scene::start(language, json!(["cut", {"hold": "give"}])).await;
-    if !language.supports(&step) {
-        let answer = scene.driver.ask(&step).await;
-        assert_eq!(answer.as_deref(), Ok("unsupported"));
-        return;
-    }
     let given = scene.driver.take("next 1").await;
     assert_eq!((given.n_numbers(), &given.error), (1, &None));
     tokio::time::sleep(AFTER_FIRST_REST).await;
