@@ -22,8 +22,8 @@ const RUNBOOK: &str = "docs/runbook.md";
 /// The document on Kubernetes. The tests of manifests make the changes that it describes.
 const MANIFESTS: &str = "docs/kubernetes.md";
 pub(super) const RESTORE: &str = "Store went back";
-/// The page of the library for Rust, whose examples are its tests.
-const README_OF_RUST: &str = "client/rust/README.md";
+/// The folder with a page for each client library.
+const LIBRARIES: &str = "docs/clients";
 /// The call of examples in languages that no test runs. The other examples make it, too.
 const EXAMPLE_CALL: &str = "\"http://127.0.0.1:8080/v1/sequences/orders/next\"";
 
@@ -85,6 +85,13 @@ async fn follow(document: &Document, reader: &mut Reader) -> usize {
                 reader.administrate(backend, &fence.text).await;
             }
             "toml" => is_a_file(reader, &fence.text, &place),
+            // These are examples of the library's own README, which its tests compile or run.
+            "rust" | "python" | "ts" | "java" if document.path.starts_with(LIBRARIES) => {
+                let library = document.path.file_stem().and_then(|stem| stem.to_str());
+                let library = library.expect("a page has the name of its library");
+                let own = Document::read(format!("client/{library}/README.md"));
+                assert!(own.text.contains(&fence.text), "{place}");
+            }
             "python" | "ts" => {
                 n_commands += 1;
                 let printed = reader.run_example(&fence.kind, &fence.text);
@@ -93,11 +100,6 @@ async fn follow(document: &Document, reader: &mut Reader) -> usize {
             }
             // The tests need neither language, so they only see whether the call exists.
             "java" | "go" => assert!(fence.text.contains(EXAMPLE_CALL), "{place}"),
-            // The examples of the library are compiled.
-            "rust" => {
-                let compiled = Document::read(README_OF_RUST).text;
-                assert!(compiled.contains(&fence.text), "{place}");
-            }
             // The tests of manifests put this block into a manifest.
             "yaml" => assert_eq!(document.path.as_os_str(), MANIFESTS, "{place}"),
             // The block is a picture, or an answer that was already compared.
