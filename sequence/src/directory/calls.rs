@@ -300,10 +300,11 @@ impl Directory {
     /// at what memory has of all sequences.
     pub fn readiness(&self) -> Readiness {
         let has_lost = self.shared.store.contact() == Contact::Lost;
-        match self.takes_calls() {
-            Readiness::Ready if has_lost && !self.shared.has_reserve() => Readiness::NoContact,
-            readiness => readiness,
+        let taken = self.takes_calls();
+        if taken == Readiness::Ready && has_lost && !self.shared.has_reserve() {
+            return Readiness::NoContact;
         }
+        taken
     }
 
     /// Returns whether this replica takes calls that are sent to it. While its database is lost, each
