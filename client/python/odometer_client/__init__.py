@@ -6,9 +6,9 @@
 
 Read first: `client.py`, `sequence.py`, `stock.py`, `refill.py`.
 
-Imports go one way: `errors`, `fork`, `hooks`, `thread`, `resolver`, `transport`, `endpoints`,
-`service`, `buffer`, `definition`, `size`, `waiter`, `stock`, `refill`, `direct`, `sequence`,
-`client`, and last `default`.
+Imports go one way: `errors`, `fork`, `hooks`, `thread`, `gate`, `resolver`, `transport`,
+`endpoints`, `service`, `buffer`, `definition`, `size`, `waiter`, `stock`, `refill`, `direct`,
+`sequence`, `client`, and last `default`.
 """
 
 from .client import Client, default_client, set_default_client

@@ -113,9 +113,9 @@ class Client:
         otherwise two copies give the same numbers.
         """
         # First, so that no refill of those who wait uses a connection of the time before.
-        self._service.get().close_idle()
+        self._service.get().forget()
         for sequence in tuple(self._sequences.values()):
-            sequence.forget()
+            sequence.drop_all()
 
     def close(self) -> None:
         """Drops all numbers in memory, and closes the connections. Callers who wait get an error.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,13 +13,11 @@ from typing import TypeVar
 from .backoff import pause_seconds
 from .buffer import Item
 from .definition import Paths, one_of, range_of
+from .endpoints import PATIENT_SECONDS
 from .errors import CallFailed, DeadlinePassed, OdometerError
 from .fork import PerProcess
 from .hooks import SafeHooks
 from .service import Answer, Body, Service
-
-#: If a caller has less time than this, a replica that does not answer may still be healthy.
-PATIENT_SECONDS = 1.0
 
 _T = TypeVar("_T")
 
@@ -62,7 +61,9 @@ class Direct:
             if not done.cancelled() and done.exception() is None:
                 self._hooks.dropped(count, "late")
 
-        called = self._service.get().threads.submit(call)
+        # A span of the program finds its parent there.
+        context = contextvars.copy_context()
+        called = self._service.get().threads.submit(lambda: context.run(call))
         try:
             return await asyncio.wrap_future(called)
         except BaseException:
@@ -74,8 +75,15 @@ class Direct:
         n_failures = 0
         last: CallFailed | None = None
         while time.monotonic() < until:
+            service = self._service.get()
+            n_forgets = service.n_forgets
             try:
-                return self._call_once(path, read, count, until).value
+                value = self._call_once(path, read, count, until).value
+                if service.n_forgets == n_forgets and self._service.get() is service:
+                    return value
+                # Another copy of this process, or the parent of a fork, may have got it, too.
+                self._hooks.dropped(count, "forget")
+                continue
             except CallFailed as error:
                 if not error.is_retryable:
                     raise
@@ -91,11 +99,13 @@ class Direct:
     ) -> Answer[_T]:
         began = time.monotonic()
         timeout = min(self._timeout, until - began)
-        is_hasty = timeout < min(self._timeout, PATIENT_SECONDS)
+        is_hurried = timeout < min(self._timeout, PATIENT_SECONDS)
         service = self._service.get()
         try:
             with self._hooks.span(self._name) as traceparent:
-                answer = service.ask("POST", path, read, timeout, traceparent, is_hasty=is_hasty)
+                answer = service.ask(
+                    "POST", path, read, timeout, traceparent, is_hurried=is_hurried
+                )
         except CallFailed as error:
             self._report(error.endpoint, error.outcome, began, 0)
             raise

@@ -12,6 +12,8 @@ MIN_REST_SECONDS = 1.0
 MAX_REST_SECONDS = 30.0
 #: A rest is longer by up to this part of it, so that clients do not come back together.
 REST_JITTER = 0.25
+#: An endpoint that is silent for this long has failed.
+PATIENT_SECONDS = 1.0
 #: After this time another call may probe: the caller of the one before was interrupted.
 PROBE_SECONDS = 30.0
 
@@ -34,6 +36,8 @@ class _Health:
         self.failed_at = 0.0
         self.rests_until = 0.0
         self.probed_until = 0.0
+        #: When the first of a row of hurried calls began that got no reply.
+        self.silent_since: float | None = None
 
 
 class Endpoints:
@@ -83,6 +87,7 @@ class Endpoints:
         with self._lock:
             health, now = self._health[turn.index], self._clock()
             self._end_probe(turn)
+            health.silent_since = None
             # Calls in flight at the same time fail together, and count once.
             if health.n_failures == 0 or turn.started >= health.failed_at:
                 health.n_failures += 1
@@ -90,6 +95,17 @@ class Endpoints:
                 rest = min(MAX_REST_SECONDS, MIN_REST_SECONDS * 2.0 ** (health.n_failures - 1))
                 health.rests_until = now + rest * (1 + self._uniform(0, REST_JITTER))
             self._leave(turn.index)
+
+    def hurried(self, turn: Turn) -> None:
+        """A call that had little time got no reply. A row of them is one failure."""
+        with self._lock:
+            health = self._health[turn.index]
+            if health.silent_since is None:
+                health.silent_since = turn.started
+            if self._clock() - health.silent_since >= PATIENT_SECONDS:
+                self.failed(turn)
+            else:
+                self.abandoned(turn)
 
     def moved_on(self, turn: Turn) -> None:
         """The endpoint works, but the next call goes to another one."""

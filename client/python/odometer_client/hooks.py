@@ -25,6 +25,9 @@ class Hooks:
     ) -> None:
         """A call for numbers ended. Its numbers are in memory already.
 
+        The next refill waits until this method returns. So do little here, and never call what
+        waits for a number, such as `next`.
+
         `outcome` is `ok`, `resized` (the size was refused, and a smaller one was given),
         `timeout`, `connection`, or the code of the service. `count` is 0 unless it succeeded.
         """

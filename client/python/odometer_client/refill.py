@@ -89,9 +89,10 @@ class Refill:
                 definition = self._stock.definition
                 if definition is None:
                     self._learn(flight, learner, reports)
-                else:
+                elif definition.is_buffered:
                     self._fetch(flight, definition, size, has_failed, began, reports)
                     began = None
+                # Else the next look ends this flight.
             except OdometerError as failure:
                 error = failure
                 is_sole = self._service.endpoints.is_sole

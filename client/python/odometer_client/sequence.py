@@ -148,6 +148,11 @@ class Sequence:
 
     def forget(self) -> None:
         """Drops all numbers in memory, after a snapshot or a checkpoint was resumed."""
+        self._service.get().forget()
+        self.drop_all()
+
+    def drop_all(self) -> None:
+        """Drops the numbers in memory, but not those that calls get meanwhile."""
         self._stock.get().drop_all("forget")
 
     def close(self) -> None:
@@ -182,8 +187,17 @@ class Sequence:
         stock.launch = refill.launch
         return stock
 
+    # A hook or a signal handler may fork in the middle of a call. The child goes on with the stock
+    # of its parent, which gives the same number: so the child drops it, and begins again.
+
     def _take(self) -> Item:
-        stock = self._stock.get()
+        while True:
+            stock = self._stock.get()
+            item = self._take_from(stock)
+            if self._stock.get() is stock:
+                return item
+
+    def _take_from(self, stock: Stock) -> Item:
         if not stock.is_unbuffered:
             item = stock.take()
             if item is not None:
@@ -195,7 +209,13 @@ class Sequence:
 
     def _next(self) -> Item:
         until = time.monotonic() + self._deadline
-        stock = self._stock.get()
+        while True:
+            stock = self._stock.get()
+            item = self._next_from(stock, until)
+            if self._stock.get() is stock:
+                return item
+
+    def _next_from(self, stock: Stock, until: float) -> Item:
         if not stock.is_unbuffered:
             item = stock.take()
             if item is not None:
@@ -230,7 +250,13 @@ class Sequence:
 
     async def _anext(self) -> Item:
         until = time.monotonic() + self._deadline
-        stock = self._stock.get()
+        while True:
+            stock = self._stock.get()
+            item = await self._anext_from(stock, until)
+            if self._stock.get() is stock:
+                return item
+
+    async def _anext_from(self, stock: Stock, until: float) -> Item:
         if not stock.is_unbuffered:
             item = stock.take()
             if item is None:
@@ -286,7 +312,8 @@ class Sequence:
         if count < 1:
             raise ValueError(f"a range has 1 number at least, not {count}")
         stock = self._stock.get()
-        return None if stock.is_unbuffered else stock.take_range(count)
+        values = None if stock.is_unbuffered else stock.take_range(count)
+        return values if self._stock.get() is stock else None
 
 
 def _printed(item: Item) -> str:

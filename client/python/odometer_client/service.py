@@ -71,12 +71,21 @@ class Service:
         self.endpoints = endpoints
         self._transport = transport
         self._token = token
+        #: How often `forget` was called. The reply to a call from before it may have reached
+        #: another copy of this process, too.
+        self.n_forgets = 0
         #: Makes the calls of coroutines, which must not wait themselves.
         self.threads = ThreadPoolExecutor(MAX_IDLE_CONNECTIONS, "odometer-call")
 
     def let_go(self) -> None:
         """Closes the connections of a parent, in a forked child."""
         self._transport.let_go()
+
+    def forget(self) -> None:
+        """Closes the connections that no call uses. Replies to calls in flight are dropped."""
+        self.close_idle()
+        # Last, so that a call that still got one of those connections counts as in flight.
+        self.n_forgets += 1
 
     def close_idle(self) -> None:
         """Closes the connections that no call uses."""
@@ -90,12 +99,12 @@ class Service:
         timeout: float,
         traceparent: str | None = None,
         *,
-        is_hasty: bool = False,
+        is_hurried: bool = False,
     ) -> Answer[_T]:
         """Makes one call at one endpoint, and reads its reply. Raises `CallFailed`: it retries
         nothing.
 
-        If a hasty call gets no reply in time, that says nothing about the endpoint.
+        If one hurried call gets no reply in time, that says nothing about the endpoint.
         """
         turn = self.endpoints.choose()
         reply: Reply | None = None
@@ -106,7 +115,7 @@ class Service:
             self.endpoints.succeeded(turn)
             return answer
         except CallFailed as error:
-            self._judge(turn, error, is_hasty)
+            self._judge(turn, error, is_hurried)
             raise
         except BaseException:
             self.endpoints.abandoned(turn)
@@ -115,10 +124,10 @@ class Service:
             if reply is not None and reply.is_last:
                 self.endpoints.moved_on(turn)
 
-    def _judge(self, turn: Turn, error: CallFailed, is_hasty: bool) -> None:
+    def _judge(self, turn: Turn, error: CallFailed, is_hurried: bool) -> None:
         if isinstance(error, Unreachable):
-            if error.timed_out and is_hasty:
-                self.endpoints.abandoned(turn)
+            if error.timed_out and is_hurried:
+                self.endpoints.hurried(turn)
             else:
                 self.endpoints.failed(turn)
         elif isinstance(error, Refused) and error.status in _UNFIT:

@@ -12,6 +12,7 @@ from .backoff import pause_seconds
 from .buffer import Buffer, Item, Run
 from .definition import Definition
 from .errors import OdometerError
+from .gate import Gate
 from .hooks import SafeHooks
 from .size import Size
 from .waiter import Waiter
@@ -31,7 +32,7 @@ class Flight:
         #: Why its numbers are dropped, once it is not the present flight any more.
         self.cause = "late"
         #: Ends its first pause.
-        self.hurry = threading.Event()
+        self.hurry = Gate()
 
 
 class Stock:
@@ -214,6 +215,8 @@ class Stock:
             if self._flight is not flight:
                 unused.add(runs, asked)
                 cause = flight.cause
+                # The present flight has nothing to do if nothing is buffered.
+                self._serve(now)
             else:
                 self._buffer.add(runs, asked)
                 self._succeed(now)
@@ -282,7 +285,7 @@ class Stock:
         """Ends the pause after a refusal: its cause may be gone, and a caller waits."""
         is_final = self.last_error is not None and not _is_retryable(self.last_error)
         if is_final and self._flight is not None:
-            self._flight.hurry.set()
+            self._flight.hurry.open()
 
     def _pop(self, now: float) -> Item | None:
         item = self._buffer.take()

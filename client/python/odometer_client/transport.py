@@ -109,6 +109,7 @@ class _Connection(http.client.HTTPConnection):
         plain = self._dial()
         try:
             if self._context is not None:
+                plain.settimeout(_left(self._until))
                 plain = self._context.wrap_socket(plain, server_hostname=self.host)
         except BaseException:
             plain.close()

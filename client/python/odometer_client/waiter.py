@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 from .buffer import Item
+from .gate import Gate
 
 
 class Waiter:
@@ -42,14 +42,14 @@ class ThreadWaiter(Waiter):
 
     def __init__(self, target: int | None = None) -> None:
         super().__init__(target)
-        self._event = threading.Event()
+        self._gate = Gate()
 
     def wait(self, seconds: float) -> None:
         """Waits until it is settled, or for this long."""
-        self._event.wait(max(0.0, seconds))
+        self._gate.wait(seconds)
 
     def _wake(self) -> None:
-        self._event.set()
+        self._gate.open()
 
 
 class LoopWaiter(Waiter):

@@ -6,6 +6,8 @@ import threading
 from unittest import mock
 
 from odometer_client import Client, DeadlinePassed, Empty, OdometerError, Refused, WouldBlock
+from odometer_client.definition import UNBUFFERED
+from odometer_client.stock import Flight
 
 from .case import StubCase, is_post, once
 from .stub import Reply, Stub, refusal
@@ -151,11 +153,31 @@ class ClientTest(StubCase):
     def test_another_endpoint_is_called_if_one_fails(self) -> None:
         dead = Stub()
         dead.close()
-        client = Client([dead.url, self.stub.url])
+        client = Client([dead.url, self.stub.url], hooks=self.hooks, deadline=20.0)
         self.addCleanup(client.close)
-        for _ in range(5):
-            self.assertGreater(client.sequence("orders").next(), 0)
-            client.forget()
+        endpoints = client._service.get().endpoints
+        endpoints._current = 0
+        self.assertEqual(client.sequence("orders", kind="buffered").next(), 1)
+        self.assertEqual(endpoints._current, 1)
+        self.until(lambda: self.hooks.outcomes == ["connection", "ok"])
+
+    def test_a_refill_that_finds_no_buffer_asks_for_nothing(self) -> None:
+        self.orders.next()
+        self.client.forget()
+        stock = self.orders._stock.get()
+        wanted = stock.wanted
+
+        def learned_meanwhile(flight: Flight) -> int | None:
+            size = wanted(flight)
+            if size is not None:
+                # By a refill that was dropped.
+                stock.definition = UNBUFFERED
+            return size
+
+        with mock.patch.object(stock, "wanted", learned_meanwhile):
+            self.assertIsNone(stock.take())
+            self.until(lambda: stock._flight is None)
+        self.assertEqual(len(self.posts()), 1)
 
     def test_an_unknown_name_is_created_by_taking_its_first_number(self) -> None:
         unknown = refusal(404, "sequence_not_found")

@@ -1,16 +1,19 @@
 """Tests of calls for numbers that are not buffered."""
 
 import asyncio
+import contextvars
 import gc
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 
-from odometer_client import DeadlinePassed, Refused
+from odometer_client import Client, DeadlinePassed, Hooks, Refused
 
 from .case import StubCase, is_post
-from .stub import Reply, refusal
+from .stub import Reply, Stub, refusal
 
 MANY = 50
 
@@ -40,6 +43,43 @@ class DirectTest(StubCase):
         with self.assertRaises(DeadlinePassed) as caught:
             orders.next()
         self.assertIsInstance(caught.exception.__cause__, Refused)
+
+    def test_a_number_that_comes_after_forget_is_not_given(self) -> None:
+        for forget in (self.client.forget, self.orders.forget):
+            self.hooks.drops.clear()
+            orders = self.client.sequence("orders", period="p")
+            forgets = [forget]
+
+            def reply(call: str) -> str:
+                if forgets:
+                    forgets.pop()()
+                return "go on"
+
+            self.stub.answer = reply
+            first = self.stub.next
+            self.assertEqual(orders.next(), first + 1)
+            forgets.append(forget)
+            self.assertEqual(orders.range(5), range(first + 7, first + 12))
+            self.assertEqual(self.hooks.drops, [(1, "forget"), (5, "forget")])
+
+    def test_a_replica_that_hangs_is_left_by_hurried_callers(self) -> None:
+        hung, gate = Stub(), threading.Event()
+        self.addCleanup(hung.close)
+        self.addCleanup(gate.set)
+        hung.answer = lambda call: "go on" if gate.wait(20) else None
+        client = Client([hung.url, self.stub.url], deadline=0.6)
+        self.addCleanup(client.close)
+        client._service.get().endpoints._current = 0
+        orders = client.sequence("orders", period="p")
+        given: list[int] = []
+
+        def is_given() -> bool:
+            with suppress(DeadlinePassed):
+                given.append(orders.next())
+            return bool(given)
+
+        self.until(is_given)
+        self.assertTrue(hung.calls)
 
     def test_each_number_of_a_period_is_one_call_and_keeps_no_object(self) -> None:
         kept = len(self.client._sequences)
@@ -126,6 +166,26 @@ class DirectLoopTest(StubCase):
             return number
 
         self.assertEqual(asyncio.run(run()), 2)
+
+    def test_a_span_finds_the_context_of_its_coroutine(self) -> None:
+        here = contextvars.ContextVar("here", default="nowhere")
+        found: list[str] = []
+
+        class Tracing(Hooks):
+            @contextmanager
+            def span(self, sequence: str) -> Iterator[str]:
+                found.append(here.get())
+                yield ""
+
+        orders = self.new_client(hooks=Tracing()).sequence("orders", period="p")
+
+        async def run() -> None:
+            here.set("in a task")
+            await orders.anext()
+            await orders.arange(2)
+
+        asyncio.run(run())
+        self.assertEqual(found, ["in a task"] * 2)
 
     def test_the_event_loop_goes_on_while_calls_are_made(self) -> None:
         self.stub.answer = self.hold

@@ -130,6 +130,24 @@ class EndpointsTest(unittest.TestCase):
         thread.join(10)
         self.assertEqual(chosen, ["a", "a"])
 
+    def hurry(self) -> str:
+        turn = self.endpoints.choose()
+        self.now += 0.4
+        self.endpoints.hurried(turn)
+        return turn.url
+
+    def test_a_row_of_hurried_calls_without_a_reply_is_one_failure(self) -> None:
+        self.endpoints = Endpoints("ab", clock=lambda: self.now, uniform=lowest)
+        # Each rests meanwhile, and its next failure needs another row.
+        self.assertEqual([self.hurry() for _ in range(9)], [*"aaa", *"bbb", *"aaa"])
+
+    def test_a_reply_ends_a_row_of_hurried_calls(self) -> None:
+        self.assertEqual([self.hurry() for _ in range(2)], ["a", "a"])
+        self.endpoints.succeeded(self.endpoints.choose())
+        self.assertEqual([self.hurry() for _ in range(4)], ["a", "a", "a", "b"])
+        self.assertEqual(self.fail_next(), "b")
+        self.assertEqual([self.hurry() for _ in range(4)], ["c", "c", "c", "a"])
+
     def test_moving_on_is_no_rest(self) -> None:
         self.endpoints.moved_on(self.endpoints.choose())
         self.assertEqual(self.url(), "b")

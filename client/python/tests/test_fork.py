@@ -1,5 +1,6 @@
 """Tests of forked processes: a child gives no number of its parent, and waits for no lock of it."""
 
+import asyncio
 import gc
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +17,7 @@ from typing import Any, cast
 from unittest import mock
 
 import odometer_client.fork
-from odometer_client import Client, Sequence
+from odometer_client import Client, Empty, Sequence
 from odometer_client.fork import PerProcess
 
 from .case import StubCase
@@ -32,7 +34,7 @@ FORK_BY_C = """
 import ctypes, json, os, sys, time
 from odometer_client import Client
 
-orders = Client(sys.argv[1]).sequence("orders")
+orders = Client(sys.argv[1], deadline=20.0).sequence("orders")
 orders.warm(100)
 while len(sys._current_frames()) > 1:
     time.sleep(0.001)
@@ -145,7 +147,7 @@ class ForkTest(StubCase):
         self.assertEqual((len(numbers), len(set(numbers))), (20, 20))
 
     def test_a_sequence_whose_client_is_gone_is_as_safe(self) -> None:
-        orders = Client(self.stub.url).sequence("orders")
+        orders = Client(self.stub.url, deadline=20.0).sequence("orders")
         self.addCleanup(lambda: orders._service.get().close_idle())
         gc.collect()
         orders.warm(100)
@@ -233,6 +235,59 @@ def sockets() -> list[str]:
         except OSError:
             pass
     return links
+
+
+class ForkInACallTest(StubCase):
+    """A hook or a signal handler forks in the middle of a call. This test goes on as the child."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        process = mock.patch.object(odometer_client.fork, "process", return_value=(1, 0))
+        self.process = process.start()
+        self.addCleanup(process.stop)
+
+    def fork(self) -> None:
+        self.process.return_value = (self.process.return_value[0] + 1, 0)
+
+    def forked_in_a_take(self) -> tuple[Sequence, int]:
+        """Returns a sequence whose next call forks, and the first number that is not in memory."""
+        orders = self.new_client().sequence("orders")
+        orders.warm(100)
+        stock = orders._stock.get()
+
+        def clock() -> float:
+            stock._clock = time.monotonic
+            self.fork()
+            return time.monotonic()
+
+        stock._clock = clock
+        return orders, self.stub.next
+
+    def test_a_child_does_not_give_what_was_taken_from_memory(self) -> None:
+        orders, first = self.forked_in_a_take()
+        self.assertEqual(orders.next(), first)
+        orders, first = self.forked_in_a_take()
+        self.assertEqual(orders.range(5), range(first, first + 5))
+        orders, first = self.forked_in_a_take()
+        self.assertEqual(asyncio.run(orders.anext()), first)
+        orders, first = self.forked_in_a_take()
+        with self.assertRaises(Empty):
+            orders.take()
+
+    def test_a_child_does_not_give_the_reply_to_a_call_of_its_parent(self) -> None:
+        orders = self.new_client().sequence("orders", period="p")
+        forks = [self.fork]
+
+        def reply(call: str) -> str:
+            if forks:
+                forks.pop()()
+            return "go on"
+
+        self.stub.answer = reply
+        self.assertGreater(orders.next(), 1)
+        forks.append(self.fork)
+        first = self.stub.next
+        self.assertEqual(orders.range(5), range(first + 5, first + 10))
 
 
 class PerProcessTest(unittest.TestCase):

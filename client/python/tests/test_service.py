@@ -67,7 +67,7 @@ class TokenTest(unittest.TestCase):
         with self.assertLogs(level=logging.DEBUG) as logs:
             logging.getLogger("odometer_client").debug("there is a log")
             with self.assertRaises(Refused) as caught:
-                with Client(stub.url, token=f"{SECRET}\n") as client:
+                with Client(stub.url, token=f"{SECRET}\n", deadline=20.0) as client:
                     client.sequence("orders").next()
         self.assertEqual(stub.headers[0]["Authorization"], f"Bearer {SECRET}")
         shown = "".join(traceback.format_exception(caught.exception))
@@ -234,7 +234,7 @@ class MovesTest(unittest.TestCase):
             return 200, {}, {}
 
         self.stubs[0].answer = elsewhere
-        client = Client([stub.url for stub in self.stubs])
+        client = Client([stub.url for stub in self.stubs], deadline=20.0)
         self.addCleanup(client.close)
         client._service.get().endpoints._current = 0
         orders = client.sequence("orders")

@@ -153,15 +153,16 @@ class SignalTest(StubCase):
         stock = self.orders._stock.get()
 
         def limit() -> None:
-            self.n_left = 1
             if stock._line or stock._warming:
                 raise TimeLimit
+            self.n_left = 1
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
 
         self.act = limit
         calls: list[Callable[[], object]] = [self.orders.next, lambda: self.orders.warm(10)]
         for call in calls:
             self.n_left = 1
-            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
             with self.assertRaises(TimeLimit):
                 call()
             self.n_left = 0

@@ -208,9 +208,9 @@ class StockTest(unittest.TestCase):
                 self.stock.failed(self.flights[-1], failure, is_sole=True)
             self.stock.take()
             flight = self.flights[-1]
-            self.assertFalse(flight.hurry.is_set())
+            self.assertFalse(flight.hurry.is_open)
             self.wait()
-            self.assertEqual(flight.hurry.is_set(), hurries)
+            self.assertEqual(flight.hurry.is_open, hurries)
 
     def test_a_refusal_reaches_all_who_wait(self) -> None:
         waiters = [self.wait() for _ in range(3)]
@@ -228,6 +228,20 @@ class StockTest(unittest.TestCase):
         self.assertEqual(waiter.item, (101, None))
         self.stock.drop_all("forget")
         self.assertEqual(self.hooks.drops[-1], (99, "forget"))
+
+    def test_those_who_wait_make_calls_if_a_flight_that_was_dropped_learns_it(self) -> None:
+        self.stock.definition = None
+        waiter, warming = self.wait(), ThreadWaiter(10)
+        self.stock.warm(warming)
+        dropped = self.flights[-1]
+        self.stock.drop_all("forget")
+        # The present flight is still in its pause.
+        self.stock.learned(dropped, UNBUFFERED, [Run(1, 1, 1)], self.now)
+        self.assertTrue(waiter.is_settled and warming.is_settled)
+        self.assertEqual((waiter.item, waiter.error), (None, None))
+        self.assertEqual(self.hooks.drops, [(1, "forget")])
+        self.assertIsNone(self.stock.wanted(self.flights[-1]))
+        self.assertIsNone(self.stock._flight)
 
     def test_closing_is_an_error_of_those_who_wait_and_no_reason_to_refill(self) -> None:
         waiter = self.wait()

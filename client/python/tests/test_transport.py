@@ -163,6 +163,19 @@ class ConnectionsTest(unittest.TestCase):
             connection = self.transport._new(urlsplit(url), 0.0)
             self.assertEqual((connection.host, connection.port), (host, port), url)
 
+    def test_a_handshake_has_the_time_of_the_call(self) -> None:
+        timeouts: list[float | None] = []
+
+        def wrap(plain: socket.socket, server_hostname: str) -> socket.socket:
+            timeouts.append(plain.gettimeout())
+            return plain
+
+        sender = Transport(mock.Mock(wrap_socket=wrap))
+        self.addCleanup(sender.close_idle)
+        url = self.stub.url.replace("http:", "https:")
+        sender.call(url, "GET", "/v1/sequences/orders", {}, 100.0)
+        self.assertGreater(timeouts[0] or 0.0, 50.0)
+
     def test_a_name_may_have_an_address_in_both_families(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             free = listener.getsockname()[1]
