@@ -5,7 +5,12 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
+    time::Duration,
 };
+
+/// After this time a thread looks at its task again. Nothing wakes it at its deadline in a forked
+/// child that can start no thread.
+const MAX_PARK: Duration = Duration::from_millis(100);
 
 /// Wakes a thread that is parked.
 struct ThreadWaker(Thread);
@@ -30,6 +35,6 @@ pub(crate) fn block_on<F: Future>(task: F) -> F::Output {
         if let Poll::Ready(output) = task.as_mut().poll(&mut context) {
             return output;
         }
-        thread::park();
+        thread::park_timeout(MAX_PARK);
     }
 }

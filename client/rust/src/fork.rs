@@ -9,6 +9,10 @@
 //! run no handler. A child is not safe either if its thread was inside a call of this library at
 //! the fork: in a hook, in a waker, or in a handler of a signal that interrupted a call. There the
 //! child goes on with what the parent had. So programs do not fork there.
+//!
+//! Rust's standard library takes a lock when one of its threads starts or ends. If another thread
+//! of the program does that at the fork, a child of it can never start a thread. Its calls then
+//! end at their deadline.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -16,7 +16,11 @@ use ureq::{
     unversioned::{resolver::DefaultResolver, transport::DefaultConnector},
 };
 
-use crate::{error::Error, panics::survive, resolver::LastingResolver};
+use crate::{
+    error::Error,
+    panics::survive,
+    resolver::{LastingResolver, MAX_AGE},
+};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time to connect begins after the lookup of the name.
@@ -179,7 +183,7 @@ impl Transport {
 
 /// Makes connections of its own, and looks names up.
 pub(crate) fn agent(config: Config) -> Agent {
-    let resolver = LastingResolver::new(DefaultResolver::default());
+    let resolver = LastingResolver::new(DefaultResolver::default(), MAX_AGE);
     Agent::with_parts(config, DefaultConnector::default(), resolver)
 }
 

@@ -142,7 +142,10 @@ async fn issue(
 async fn check_unbroken(calls: &Calls, taker: &Taker, until: Instant) -> Result<(), ErrorLine> {
     let stride = calls.directory.stride(&taker.source);
     let stride = suggestions::with_suggestions(calls, &taker.caller, stride);
-    match sources::in_time(until, stride).await?.is_none_or(is_unbroken) {
+    match sources::in_time(until, stride)
+        .await?
+        .is_none_or(is_unbroken)
+    {
         true => Ok(()),
         false => Err(UNEVEN_RANGE),
     }

@@ -176,7 +176,9 @@ fn a_client_that_does_not_read_is_not_read_from_and_is_cut_off() {
 #[test]
 fn replies_do_not_wait_for_a_command_that_does() {
     run(async {
-        let service = RespService::start().await;
+        // The first block is larger than one number.
+        let options = Program::options().env("ODOMETER_DEFAULT__BLOCK__MIN", 100);
+        let service = RespService::with(options).await;
         let mut client = service.connect().await;
         assert_eq!(client.ask("INCR used").await, ":1");
         let frozen = service.database.freeze().await;

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Barrier, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -32,12 +32,19 @@ pub(crate) fn forks(sequence: &Sequence, n_forks: u64, count: u64) -> String {
         }
         join(given);
     };
+    let rounds: [fn(&Sequence) -> Given; 4] = [one_by_one, one_by_one, in_a_slice, in_a_range];
+    // A child that begins while a thread starts may be unable to start threads.
+    let have_begun = Barrier::new(rounds.len() + 1);
     thread::scope(|scope| {
-        let rounds: [fn(&Sequence) -> Given; 4] = [one_by_one, one_by_one, in_a_slice, in_a_range];
+        let (have_begun, repeat, join) = (&have_begun, &repeat, &join);
         for round in rounds {
-            let repeat = &repeat;
-            scope.spawn(move || repeat(&|| round(sequence)));
+            scope.spawn(move || {
+                join(round(sequence));
+                have_begun.wait();
+                repeat(&|| round(sequence));
+            });
         }
+        have_begun.wait();
         for _ in 0..n_forks {
             let taken = child::in_both(|| Given::by(count, || sequence.next_blocking()));
             join(taken.unwrap_or_else(|error| Given::failed(&error.to_string())));

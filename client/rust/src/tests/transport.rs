@@ -5,7 +5,7 @@ use std::{
     net::{SocketAddr, TcpListener},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -173,11 +173,11 @@ fn a_call_that_panics_is_one_without_a_reply() {
     assert!(error.is_retryable());
 }
 
-/// Knows the address of a name at the first lookup alone.
+/// Knows the address of a name at the first lookup alone. Counts the lookups.
 #[derive(Debug)]
 struct ResolverOnce {
     address: SocketAddr,
-    is_used: AtomicBool,
+    n_lookups: Arc<AtomicUsize>,
 }
 
 impl Resolver for ResolverOnce {
@@ -187,7 +187,7 @@ impl Resolver for ResolverOnce {
         _config: &Config,
         _timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        if self.is_used.swap(true, Ordering::AcqRel) {
+        if self.n_lookups.fetch_add(1, Ordering::AcqRel) > 0 {
             return Err(ureq::Error::HostNotFound);
         }
         let mut found = self.empty();
@@ -196,14 +196,16 @@ impl Resolver for ResolverOnce {
     }
 }
 
-#[test]
-fn an_open_connection_is_used_although_its_name_cannot_be_looked_up_any_more() {
+/// Makes calls to a stub under a name that is found once. Returns how often it was looked up.
+fn called_by_name(max_age: Duration) -> usize {
     let stub = Stub::start();
     let address = stub.url.strip_prefix("http://").unwrap();
-    let resolver = LastingResolver::new(ResolverOnce {
+    let n_lookups = Arc::new(AtomicUsize::new(0));
+    let inner = ResolverOnce {
         address: address.parse().unwrap(),
-        is_used: AtomicBool::new(false),
-    });
+        n_lookups: Arc::clone(&n_lookups),
+    };
+    let resolver = LastingResolver::new(inner, max_age);
     let agent = Agent::with_parts(config(None, TIMEOUT), DefaultConnector::default(), resolver);
     let transport = Transport::new(agent);
     let call = Call::new(Method::GET, "/v1/sequences/orders", TIMEOUT);
@@ -212,9 +214,31 @@ fn an_open_connection_is_used_although_its_name_cannot_be_looked_up_any_more() {
         assert_eq!(transport.call(&known, &call, None).unwrap().status, 200);
     }
     assert_eq!(stub.n_connections(), 1);
+    let n_lookups = n_lookups.load(Ordering::Acquire);
     let unknown: Arc<str> = "http://b.test:8080".into();
     let error = transport.call(&unknown, &call, None).unwrap_err();
     assert_eq!(error.outcome(), "connection");
+    n_lookups
+}
+
+#[test]
+fn an_open_connection_is_used_although_its_name_cannot_be_looked_up_any_more() {
+    assert_eq!(called_by_name(Duration::ZERO), 2);
+}
+
+#[test]
+fn calls_in_quick_succession_share_a_lookup() {
+    assert_eq!(called_by_name(Duration::MAX), 1);
+}
+
+#[test]
+fn what_is_an_address_is_not_looked_up() {
+    let stub = Stub::start();
+    let resolver = LastingResolver::new(NoResolver, Duration::ZERO);
+    let agent = Agent::with_parts(config(None, TIMEOUT), DefaultConnector::default(), resolver);
+    let call = Call::new(Method::GET, "/v1/sequences/orders", TIMEOUT);
+    let reply = Transport::new(agent).call(&stub.url.as_str().into(), &call, None);
+    assert_eq!(reply.unwrap().status, 200);
 }
 
 #[test]
