@@ -11,8 +11,8 @@
 //! child goes on with what the parent had. So programs do not fork there.
 //!
 //! Rust's standard library takes a lock when one of its threads starts or ends. If another thread
-//! of the program does that at the fork, a child of it can never start a thread. Its calls then
-//! end at their deadline.
+//! of the program does that at the fork, a child of it can never start a thread. Its blocking calls
+//! then end at their deadline. Nothing wakes its tasks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -18,8 +18,10 @@ use ureq::{
 
 /// For how long addresses are used without another lookup.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(1);
+/// A lookup takes at most this part of the time of its call, if the name was found before.
+const LOOKUP_PART: u32 = 4;
 
-/// Looks a name up now and then, and goes on with its last addresses if that fails.
+/// Looks a name up now and then. While that fails, open connections are still used.
 ///
 /// The HTTP library looks a name up at each call, although a connection that is open needs no
 /// address. So without this, calls would end with the name service. And each lookup starts a
@@ -28,14 +30,15 @@ pub(crate) const MAX_AGE: Duration = Duration::from_secs(1);
 pub(crate) struct LastingResolver<R> {
     inner: R,
     max_age: Duration,
-    /// The last addresses, by host and port.
-    last: Mutex<BTreeMap<String, FoundAddresses>>,
+    /// The last lookups, by host and port.
+    last: Mutex<BTreeMap<String, Lookup>>,
 }
 
-/// The outcome of a lookup.
+/// The lookup of a name that was found once.
 #[derive(Clone, Debug)]
-struct FoundAddresses {
+struct Lookup {
     at: Instant,
+    /// Empty if the name could not be looked up again.
     addresses: ResolvedSocketAddrs,
 }
 
@@ -48,19 +51,25 @@ impl<R: Resolver> LastingResolver<R> {
         }
     }
 
-    /// Returns what was found last.
-    fn last_of(&self, place: &str) -> Option<FoundAddresses> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.get(place).cloned()
+    /// Returns what the last lookup gave, and whether it is time for another one. Of several
+    /// callers, one is told so.
+    fn last_of(&self, place: &str) -> Option<(ResolvedSocketAddrs, bool)> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let lookup = last.get_mut(place)?;
+        let is_due = lookup.at.elapsed() >= self.max_age;
+        if is_due {
+            lookup.at = Instant::now();
+        }
+        Some((lookup.addresses.clone(), is_due))
     }
 
-    fn note(&self, place: String, addresses: ResolvedSocketAddrs) {
-        let found = FoundAddresses {
+    fn note(&self, place: String, addresses: &ResolvedSocketAddrs) {
+        let lookup = Lookup {
             at: Instant::now(),
-            addresses,
+            addresses: addresses.clone(),
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.insert(place, found);
+        last.insert(place, lookup);
     }
 }
 
@@ -69,7 +78,7 @@ impl<R: Resolver> Resolver for LastingResolver<R> {
         &self,
         uri: &Uri,
         config: &Config,
-        timeout: NextTimeout,
+        mut timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let parts = uri.scheme().zip(uri.authority());
         let place = parts.and_then(|(scheme, authority)| {
@@ -83,18 +92,17 @@ impl<R: Resolver> Resolver for LastingResolver<R> {
             return Ok(found);
         }
         let last = self.last_of(&place);
-        if let Some(young) = &last
-            && young.at.elapsed() < self.max_age
-        {
-            return Ok(young.addresses.clone());
+        let is_known = last.is_some();
+        match last {
+            Some((addresses, false)) => return Ok(addresses),
+            Some((_, true)) => timeout.after = timeout.after / LOOKUP_PART,
+            None => {}
         }
-        match (self.inner.resolve(uri, config, timeout), last) {
-            (Ok(found), _) => {
-                self.note(place, found.clone());
-                Ok(found)
-            }
-            (Err(_), Some(last)) => Ok(last.addresses),
-            (Err(error), None) => Err(error),
-        }
+        let found = match self.inner.resolve(uri, config, timeout) {
+            Err(_) if is_known => self.empty(),
+            found => found?,
+        };
+        self.note(place, &found);
+        Ok(found)
     }
 }

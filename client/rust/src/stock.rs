@@ -350,6 +350,10 @@ impl Stock {
         }
         if !state.is_present(flight) {
             after.drop_numbers(buffer::count(&runs), DropCause::Late);
+            if !definition.is_buffered {
+                // The present flight has nothing to do any more, so it serves nobody.
+                self.serve(&mut state, &mut after, now);
+            }
             return after;
         }
         let asked = runs.first().map(|run| run.born);

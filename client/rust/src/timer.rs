@@ -4,10 +4,14 @@ use std::{
     collections::BTreeMap,
     mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{error::Error, threads::Threads, waiter::Waiter};
+
+/// How long the thread waits for another deadline. While a thread starts or ends, a fork may harm
+/// the child.
+const MAX_IDLE: Duration = Duration::from_secs(10);
 
 /// A deadline that was set. The second part tells two of one time apart.
 pub(crate) type TimerKey = (Instant, u64);
@@ -60,11 +64,13 @@ impl Timer {
         self.lock().deadlines.len()
     }
 
-    /// Wakes waiters until none is left.
+    /// Wakes waiters until there was none for some time.
     fn watch(&self) {
         let mut state = self.lock();
+        let mut idle_until = None;
         loop {
-            let due = state.take_due(Instant::now());
+            let now = Instant::now();
+            let due = state.take_due(now);
             if !due.is_empty() {
                 // A waker is code of the program, which may call again.
                 drop(state);
@@ -74,11 +80,16 @@ impl Timer {
                 state = self.lock();
                 continue;
             }
-            let Some((next, _)) = state.deadlines.keys().next().copied() else {
+            let next = state.deadlines.keys().next().map(|(at, _)| *at);
+            if next.is_some() {
+                idle_until = None;
+            }
+            let until = next.unwrap_or_else(|| *idle_until.get_or_insert(now + MAX_IDLE));
+            if now >= until {
                 state.is_watched = false;
                 return;
-            };
-            let left = next.saturating_duration_since(Instant::now());
+            }
+            let left = until.saturating_duration_since(now);
             let waited = self.changed.wait_timeout(state, left);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }

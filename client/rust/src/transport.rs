@@ -24,7 +24,7 @@ use crate::{
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time to connect begins after the lookup of the name.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The server closes connections that were idle for 75 s.
 const MAX_IDLE: Duration = Duration::from_secs(60);
 const MAX_IDLE_CONNECTIONS: usize = 32;

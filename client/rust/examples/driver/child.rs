@@ -4,15 +4,26 @@ use std::{
     io::{self, Read, Write},
     os::unix::process::ExitStatusExt,
     process::ExitStatus,
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use crate::given::Given;
+
+/// How long a thread may take to begin.
+const MAX_START: Duration = Duration::from_secs(10);
 
 /// Takes numbers in a forked child and in this process, and returns what both got.
 pub(crate) fn in_both(take: impl Fn() -> Given) -> io::Result<Given> {
     let (mut reader, mut writer) = io::pipe()?;
     let Some(child) = fork()? else {
-        let is_written = writer.write_all(take().to_line().as_bytes()).is_ok();
+        let mut given = take();
+        if !can_start_threads() {
+            // Another thread started or ended at the fork. Such a child gets errors, which is right.
+            given.forgive();
+        }
+        let is_written = writer.write_all(given.to_line().as_bytes()).is_ok();
         drop(writer);
         leave(i32::from(!is_written));
     };
@@ -24,6 +35,13 @@ pub(crate) fn in_both(take: impl Fn() -> Given) -> io::Result<Given> {
     let of_child = Given::from_line(&line).filter(|_| has_ended_well);
     whole.join(of_child.unwrap_or_else(|| Given::failed("child")));
     Ok(whole)
+}
+
+/// Returns whether a new thread of this process runs. The library's `fork.rs` says why it may not.
+fn can_start_threads() -> bool {
+    let (sender, receiver) = mpsc::channel();
+    let started = thread::Builder::new().spawn(move || sender.send(()));
+    started.is_ok() && receiver.recv_timeout(MAX_START).is_ok()
 }
 
 /// Forks. Returns the id of the child to the parent, and `None` to the child.

@@ -499,3 +499,15 @@ fn a_slice_of_numbers_that_get_too_old_has_one() {
     assert!(scene.take_slice().is_none());
     assert_eq!(scene.drops(), [(6_399, DropCause::MaxAge)]);
 }
+
+#[test]
+fn who_waits_through_a_forget_hears_that_each_number_is_a_call() {
+    let mut scene = Scene::of(None, None);
+    let waiter = scene.wait();
+    let before = scene.last_flight();
+    scene.forget();
+    let after = scene.stock.learn(&before, STRICT, Vec::new(), scene.now);
+    scene.finish(after);
+    assert!(matches!(waiter.take_outcome(), Some(Outcome::Ready)));
+    assert_eq!(scene.wanted(), None);
+}
