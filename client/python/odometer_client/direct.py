@@ -20,6 +20,8 @@ from .hooks import SafeHooks
 from .service import Answer, Body, Service
 
 _T = TypeVar("_T")
+#: What a call gave, and how often `forget` was called before it.
+_Given = tuple[_T, int]
 
 
 class Direct:
@@ -42,36 +44,50 @@ class Direct:
 
     def one(self, until: float) -> Item:
         """Gets a number, in the thread of the caller."""
-        return self._call(self._paths.one(), one_of, 1, until)
+        return self._one(until)[0]
 
     def range(self, count: int, until: float) -> range:
         """Gets an unbroken range, in the thread of the caller."""
-        return self._call(self._paths.unbroken(count), partial(range_of, count=count), count, until)
+        return self._range(count, until)[0]
 
     async def aone(self, until: float) -> Item:
         """Gets a number. The event loop goes on meanwhile."""
-        return await self._in_thread(partial(self.one, until), 1)
+        return await self._in_thread(partial(self._one, until), 1)
 
     async def arange(self, count: int, until: float) -> range_:
         """Gets an unbroken range. The event loop goes on meanwhile."""
-        return await self._in_thread(partial(self.range, count, until), count)
+        return await self._in_thread(partial(self._range, count, until), count)
 
-    async def _in_thread(self, call: Callable[[], _T], count: int) -> _T:
-        def report_late(done: Future[_T]) -> None:
+    def _one(self, until: float) -> _Given[Item]:
+        return self._call(self._paths.one(), one_of, 1, until)
+
+    def _range(self, count: int, until: float) -> _Given[range_]:
+        return self._call(self._paths.unbroken(count), partial(range_of, count=count), count, until)
+
+    async def _in_thread(self, call: Callable[[], _Given[_T]], count: int) -> _T:
+        def report_late(done: Future[_Given[_T]]) -> None:
             if not done.cancelled() and done.exception() is None:
                 self._hooks.dropped(count, "late")
 
         # A span of the program finds its parent there.
         context = contextvars.copy_context()
-        called = self._service.get().threads.submit(lambda: context.run(call))
-        try:
-            return await asyncio.wrap_future(called)
-        except BaseException:
-            # The call failed, or the caller is gone and the call goes on.
-            called.add_done_callback(report_late)
-            raise
+        while True:
+            service = self._service.get()
+            called = service.threads.submit(lambda: context.run(call))
+            try:
+                value, n_forgets = await asyncio.wrap_future(called)
+            except BaseException:
+                # The call failed, or the caller is gone and the call goes on.
+                called.add_done_callback(report_late)
+                raise
+            if service.n_forgets == n_forgets and self._service.get() is service:
+                return value
+            # `forget` or a fork came before the event loop went on with this coroutine.
+            self._hooks.dropped(count, "forget")
 
-    def _call(self, path: str, read: Callable[[Body], _T], count: int, until: float) -> _T:
+    def _call(
+        self, path: str, read: Callable[[Body], _T], count: int, until: float
+    ) -> _Given[_T]:
         n_failures = 0
         last: CallFailed | None = None
         while time.monotonic() < until:
@@ -80,7 +96,7 @@ class Direct:
             try:
                 value = self._call_once(path, read, count, until).value
                 if service.n_forgets == n_forgets and self._service.get() is service:
-                    return value
+                    return value, n_forgets
                 # Another copy of this process, or the parent of a fork, may have got it, too.
                 self._hooks.dropped(count, "forget")
                 continue

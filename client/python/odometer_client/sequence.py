@@ -187,8 +187,9 @@ class Sequence:
         stock.launch = refill.launch
         return stock
 
-    # A hook or a signal handler may fork in the middle of a call. The child goes on with the stock
-    # of its parent, which gives the same number: so the child drops it, and begins again.
+    # If a hook or a signal handler forks in the middle of a call, the child goes on with the stock
+    # of its parent. The child drops a number that it gets from there, and begins again. No more is
+    # promised: its wait may last up to the deadline, or for ever if a lock was held at the fork.
 
     def _take(self) -> Item:
         while True:
@@ -296,6 +297,10 @@ class Sequence:
             raise too_late(self.name, stock.last_error)
         if waiter.error is not None:
             raise _of_this_caller(waiter.error) from waiter.error
+        if waiter.item is not None and waiter.n_forgets != stock.n_forgets:
+            # It came just before `forget`. The caller makes a call for another one.
+            waiter.item = None
+            self._hooks.dropped(1, "forget")
         return waiter.item
 
     def _refuse_in_loop(self, instead: str) -> None:

@@ -68,6 +68,8 @@ class Stock:
         self._n_failures = 0
         self._not_before = 0.0
         self.last_error: OdometerError | None = None
+        #: How often `forget` dropped the numbers. Another copy of this process may have them.
+        self.n_forgets = 0
 
     @property
     def is_unbuffered(self) -> bool:
@@ -149,6 +151,8 @@ class Stock:
         the error."""
         with self._lock:
             now = self._clock()
+            if cause == "forget":
+                self.n_forgets += 1
             buffer, self._buffer = self._buffer, Buffer()
             if self._flight is not None:
                 self._flight.cause = cause
@@ -308,6 +312,7 @@ class Stock:
         while self._line and (self._buffer.left or self.is_unbuffered):
             waiter = self._line.popleft()
             if not waiter.is_gone:
+                waiter.n_forgets = self.n_forgets
                 waiter.settle(self._pop(now))
         waiting = []
         for waiter in self._warming:

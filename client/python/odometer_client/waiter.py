@@ -20,6 +20,8 @@ class Waiter:
         self.is_settled = False
         self.item: Item | None = None
         self.error: BaseException | None = None
+        #: How often `forget` had dropped numbers when its number came.
+        self.n_forgets = 0
 
     def settle(self, item: Item | None = None, error: BaseException | None = None) -> None:
         """Ends the wait: with a number, with an error, or with neither."""

@@ -3,11 +3,13 @@
 import _thread
 import asyncio
 import threading
+from typing import Any
 from unittest import mock
 
 from odometer_client import Client, DeadlinePassed, Empty, OdometerError, Refused, WouldBlock
 from odometer_client.definition import UNBUFFERED
 from odometer_client.stock import Flight
+from odometer_client.waiter import Waiter
 
 from .case import StubCase, is_post, once
 from .stub import Reply, Stub, refusal
@@ -286,6 +288,36 @@ class ClientTest(StubCase):
         gate.set()
         self.until(lambda: stock.definition)
         self.assertEqual(self.posts(), [])
+
+
+class ForgetTest(StubCase):
+    """`forget` comes after a caller got a number, and before the caller goes on."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        stock: Any = self.orders._stock.get()
+        withdraw = stock.withdraw
+
+        def wait_for_caller(call: str) -> str:
+            if not is_post(call):
+                self.until(lambda: stock._line)
+            return "go on"
+
+        def forgotten(waiter: Waiter) -> object:
+            stock.withdraw = withdraw
+            self.client.forget()
+            return withdraw(waiter)
+
+        self.stub.answer = wait_for_caller
+        stock.withdraw = forgotten
+
+    def test_a_thread_gets_another_number(self) -> None:
+        self.assertEqual(self.orders.next(), 101)
+        self.assertEqual(self.hooks.drops, [(99, "forget"), (1, "forget")])
+
+    def test_a_coroutine_gets_another_number(self) -> None:
+        self.assertEqual(asyncio.run(self.orders.anext()), 101)
+        self.assertEqual(self.hooks.drops, [(99, "forget"), (1, "forget")])
 
 
 class LoopTest(StubCase):

@@ -6,9 +6,10 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from unittest import mock
 
 from odometer_client import Client, DeadlinePassed, Hooks, Refused
 
@@ -154,6 +155,27 @@ class DirectLoopTest(StubCase):
         asyncio.run(run())
         self.until(lambda: len(self.hooks.drops) == 2)
         self.assertEqual(sorted(self.hooks.drops), [(1, "late"), (MANY, "late")])
+
+    def test_a_number_that_comes_just_before_forget_is_not_given(self) -> None:
+        threads = self.client._service.get().threads
+        submit = threads.submit
+        calls: list[Future[object]] = []
+
+        def kept(call: Callable[[], object]) -> Future[object]:
+            calls.append(submit(call))
+            return calls[-1]
+
+        async def run() -> int:
+            task = asyncio.ensure_future(self.orders.anext())
+            await asyncio.sleep(0)
+            # The event loop is busy until the number is there.
+            self.until(lambda: calls[0].done())
+            self.client.forget()
+            return await task
+
+        with mock.patch.object(threads, "submit", kept):
+            self.assertEqual(asyncio.run(run()), 3)
+        self.assertEqual((len(calls), self.hooks.drops), (2, [(1, "forget")]))
 
     def test_what_a_program_does_in_threads_holds_no_call_up(self) -> None:
         async def run() -> int:

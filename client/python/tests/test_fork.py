@@ -254,6 +254,8 @@ class ForkInACallTest(StubCase):
         orders = self.new_client().sequence("orders")
         orders.warm(100)
         stock = orders._stock.get()
+        # The refill looks at the clock, too.
+        self.until(lambda: stock._flight is None)
 
         def clock() -> float:
             stock._clock = time.monotonic

@@ -99,13 +99,15 @@ export class Endpoints {
   }
 
   /**
-   * A caller in a hurry got no reply. This says nothing about the endpoint, but it failed if such
-   * callers got none for `patientMs`.
+   * A caller in a hurry got no reply, although the endpoint had the call for `hadMs`. This says
+   * nothing about the endpoint, but it failed if such callers got none for `patientMs`.
    */
-  hurried(turn: Turn, patientMs: number): void {
+  hurried(turn: Turn, hadMs: number, patientMs: number): void {
     const { endpoint } = turn;
-    endpoint.silentSince ??= turn.started;
-    if (this.#clock() - endpoint.silentSince >= patientMs) {
+    const now = this.#clock();
+    // Not the start of the turn: the call may have waited for a connection.
+    endpoint.silentSince ??= now - hadMs;
+    if (now - endpoint.silentSince >= patientMs) {
       this.failed(turn);
     } else {
       this.abandoned(turn);

@@ -82,12 +82,12 @@ export class Unreachable extends CallFailed {
 
 /** A replica had too little time for a reply. One such call says nothing about the replica. */
 export class Hurried extends Unreachable {
-  /** Whether the call got no connection, because others had them all. */
-  readonly isQueued: boolean;
+  /** How long the replica had the call. `undefined`: other calls had all connections. */
+  readonly hadMs: number | undefined;
 
-  constructor(message: string, endpoint: string, isQueued: boolean) {
+  constructor(message: string, endpoint: string, hadMs: number | undefined) {
     super(message, endpoint, true);
-    this.isQueued = isQueued;
+    this.hadMs = hadMs;
   }
 }
 

@@ -113,8 +113,8 @@ export class Service {
 
   #judge(turn: Turn, error: unknown): void {
     const isRefused = error instanceof Refused;
-    if (error instanceof Hurried && !error.isQueued) {
-      this.endpoints.hurried(turn, this.#patientMs);
+    if (error instanceof Hurried && error.hadMs !== undefined) {
+      this.endpoints.hurried(turn, error.hadMs, this.#patientMs);
     } else if (!(error instanceof CallFailed) || error instanceof Hurried) {
       this.endpoints.abandoned(turn);
     } else if (error instanceof Unreachable || (isRefused && UNFIT.has(error.status))) {

@@ -124,7 +124,7 @@ class Exchange {
   #deadline: Alarm | undefined;
   #connecting: Alarm | undefined;
   /** When it got a connection. Until then others had them all. */
-  #began = Infinity;
+  #began: number | undefined;
 
   constructor(
     call: Call,
@@ -196,13 +196,13 @@ class Exchange {
 
   #isOver(): void {
     const { endpoint, timeoutMs, patientMs } = this.#call;
-    if (monotonic() - this.#began >= patientMs) {
+    const hadMs = this.#began === undefined ? undefined : monotonic() - this.#began;
+    if (hadMs !== undefined && hadMs >= patientMs) {
       this.#isLate(timeoutMs);
       return;
     }
-    const isQueued = this.#began === Infinity;
-    const why = isQueued ? `: ${MAX_CONNECTIONS} other calls were under way` : "";
-    this.#fail(new Hurried(noReply(endpoint, timeoutMs) + why, endpoint, isQueued));
+    const why = hadMs === undefined ? `: ${MAX_CONNECTIONS} other calls were under way` : "";
+    this.#fail(new Hurried(noReply(endpoint, timeoutMs) + why, endpoint, hadMs));
   }
 
   #isLate(ms: number): void {

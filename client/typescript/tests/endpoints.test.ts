@@ -131,7 +131,7 @@ describe("endpoints", () => {
       const turn = endpoints.choose();
       assert.equal(turn.url, expected);
       now += 400;
-      endpoints.hurried(turn, 1_000);
+      endpoints.hurried(turn, 400, 1_000);
     }
   });
 
@@ -140,9 +140,17 @@ describe("endpoints", () => {
       const [turn, other] = [endpoints.choose(), endpoints.choose()];
       assert.equal(turn.url, "a");
       now += 900;
-      endpoints.hurried(turn, 1_000);
+      endpoints.hurried(turn, 900, 1_000);
       endpoints.succeeded(other);
     }
+  });
+
+  it("are kept if a call in a hurry waited for its connection", () => {
+    endpoints = of("ab");
+    const turn = endpoints.choose();
+    now += 2_000;
+    endpoints.hurried(turn, 100, 1_000);
+    assert.equal(url(), "a");
   });
 
   it("rest although a call from before the failure succeeds", () => {

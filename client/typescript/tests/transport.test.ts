@@ -185,7 +185,7 @@ describe("a call", () => {
     const isHurried = async (url: string, patientMs: number): Promise<boolean> => {
       const error = await call(transport, url, 100, patientMs).catch((it: unknown) => it);
       assert.ok(error instanceof Unreachable && error.timedOut);
-      return error instanceof Hurried && !error.isQueued;
+      return error instanceof Hurried && error.hadMs !== undefined;
     };
     const silent = (): void => undefined;
     await withServer(silent, async (url) => {
@@ -207,7 +207,7 @@ describe("a call", () => {
       }
       const queued = /no reply within 0\.1 s: 64 other calls were under way/;
       const isHurried = (error: unknown): boolean =>
-        error instanceof Hurried && error.isQueued && queued.test(error.message);
+        error instanceof Hurried && error.hadMs === undefined && queued.test(error.message);
       await assert.rejects(call(transport, url, 100), isHurried);
       assert.equal(nConnections, 64);
     });

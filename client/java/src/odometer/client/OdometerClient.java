@@ -1307,9 +1307,10 @@ public final class OdometerClient implements AutoCloseable {
                 endpoints.failed(called, began);
             }
             // The JDK's client ends for good if it once gets no thread or no memory. Nothing tells
-            // this apart from replicas that are away, so it is replaced less and less often.
+            // this apart from replicas that are away. So it is replaced after 8, 16, 32 and 64
+            // calls in a row without a reply, and then after each 64 more.
             int lost = failure.status == 0 ? nLost.incrementAndGet() : 0;
-            if (lost >= 8 && Integer.bitCount(lost) == 1) {
+            if (lost >= 8 && (Integer.bitCount(lost) == 1 || lost % 64 == 0)) {
                 isSuspect = true;
             }
             throw failure;

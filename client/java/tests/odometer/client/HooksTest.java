@@ -116,8 +116,9 @@ final class HooksTest implements AutoCloseable {
         Hooks slow = new Hooks() {
             @Override
             public void dropped(long count, String cause) {
-                last.set(count);
+                // The test waits for `last`, and reads the number then.
                 nTold.incrementAndGet();
+                last.set(count);
                 TransportTest.awaited(gate);
             }
         };

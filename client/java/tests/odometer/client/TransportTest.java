@@ -198,7 +198,8 @@ final class TransportTest implements AutoCloseable {
             for (Thread selector : own) {
                 // It ends, as it does if the machine has no memory or thread for it.
                 selector.interrupt();
-                selector.join();
+                selector.join(10_000);
+                check(!selector.isAlive(), "the client of the JDK goes on");
             }
             List<Caller> callers = new ArrayList<>();
             for (int i = 0; i < 8; i++) {
