@@ -55,6 +55,8 @@ pub(crate) struct Keeper {
     due: AtomicU64,
     /// Whether a caller has already called the thread.
     is_called: AtomicBool,
+    /// Whether a caller found the reserved time used up, so that a renewal may bring more.
+    is_short: AtomicBool,
     state: Mutex<KeeperState>,
     changed: Condvar,
 }
@@ -96,6 +98,7 @@ impl Keeper {
             ends: AtomicU64::new(0),
             due: AtomicU64::new(0),
             is_called: AtomicBool::new(false),
+            is_short: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -200,6 +203,7 @@ impl Keeper {
         match refused {
             Refused::Closed => self.no_lease(),
             Refused::Limit | Refused::TooMany { .. } => {
+                self.is_short.store(true, Ordering::Release);
                 self.call_thread();
                 Error::PastReservedTime
             }
@@ -271,7 +275,8 @@ impl Keeper {
             let now = boot_clock::now();
             // In a pause the mark of a call stays, so that further callers do not wake the thread.
             let calls_from = state.not_before.max(state.calls_from);
-            let is_called = now >= calls_from && self.is_called.swap(false, Ordering::AcqRel);
+            let is_heard = now >= calls_from && self.is_called.swap(false, Ordering::AcqRel);
+            let is_short = is_heard && self.is_short.swap(false, Ordering::AcqRel);
             let due = self.due.load(Ordering::Relaxed);
             let task = match &state.lease {
                 lease if state.is_closing => {
@@ -280,7 +285,7 @@ impl Keeper {
                 }
                 _ if now < state.not_before => None,
                 None => Some(KeeperTask::Lease),
-                Some(lease) if is_called || now >= due => Some(KeeperTask::Renew(lease.clone())),
+                Some(lease) if is_short || now >= due => Some(KeeperTask::Renew(lease.clone())),
                 Some(_) => None,
             };
             if let Some(task) = task {
@@ -354,10 +359,11 @@ impl Keeper {
         state.n_failures = 0;
         state.not_before = 0;
         state.calls_from = now.saturating_add(nanos(RENEWAL_PAUSE));
-        // Who called during the call has what came. Who needs more calls again.
-        self.is_called.store(false, Ordering::Release);
         let used = self.use_time(&lease);
         self.due.store(lease.due, Ordering::Relaxed);
+        // Who called during the call has what came. Who needs more calls again.
+        self.is_short.store(false, Ordering::Release);
+        self.is_called.store(false, Ordering::Release);
         if used.is_ok() {
             self.ends.store(lease.ends, Ordering::Release);
         }
