@@ -81,6 +81,8 @@ fn a_call_that_had_little_time_says_nothing_about_a_replica() {
 #[test]
 fn a_client_that_forgets_uses_no_connection_of_before() {
     let stub = Stub::start();
+    // So there are no refills, which have connections of their own.
+    stub.define("order", "strict");
     let client = Client::builder().endpoints([&stub.url]).build().unwrap();
     let orders = client.sequence("orders").unwrap();
     orders.next_blocking().unwrap();
