@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{Backend, Program, TestDatabase, for_each_server};
 
 /// How long the program waits for its database. No reply of this test takes so long.
-const PATIENCE: &str = "60s";
+const PATIENCE: &str = "30s";
 /// How long a call waits that needs the database, at least.
 const WAITS_FOR: Duration = Duration::from_secs(3);
 /// How long the refusal may take. It looks for its bounds for a second, and a busy machine is slow.

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from unittest import mock
 
-from odometer_client import Client, DeadlinePassed, Hooks, Refused
+from odometer_client import Client, DeadlinePassed, Hooks, Refused, Unreachable
 
 from .case import StubCase, is_post
 from .stub import Reply, Stub, refusal
@@ -43,7 +43,8 @@ class DirectTest(StubCase):
         orders = self.new_client(deadline=0.3).sequence("orders", period="p")
         with self.assertRaises(DeadlinePassed) as caught:
             orders.next()
-        self.assertIsInstance(caught.exception.__cause__, Refused)
+        # The last call has little time, so it may get no reply.
+        self.assertIsInstance(caught.exception.__cause__, (Refused, Unreachable))
 
     def test_a_number_that_comes_after_forget_is_not_given(self) -> None:
         for forget in (self.client.forget, self.orders.forget):

@@ -59,19 +59,24 @@ final class StackTest {
         }
     }
 
+    /** Returns how many calls fit on the stack. They are fewer before the JVM has compiled them. */
+    private static int nFitting() {
+        int fitting = 0;
+        for (int step = 1 << 16; step > 0; step /= 2) {
+            fitting += fits(fitting + step) ? step : 0;
+        }
+        return fitting;
+    }
+
     /** Does work at each depth near the end of a stack, and something after each. */
     private void atTheEnd(Runnable work, Runnable after) throws InterruptedException {
         Throwable[] failure = {null};
         nOverflows = 0;
         Thread thread = new Thread(null, () -> {
-            int fitting = 0;
-            for (int step = 1 << 16; step > 0; step /= 2) {
-                fitting += fits(fitting + step) ? step : 0;
-            }
             try {
-                for (int depth = fitting; depth > fitting - N_DEPTHS; depth--) {
+                for (int step = 0; step < N_DEPTHS; step++) {
                     try {
-                        deep(depth, work);
+                        deep(nFitting() - step, work);
                     } catch (StackOverflowError full) {
                         nOverflows++;
                     }
