@@ -132,6 +132,15 @@ impl Block {
         (front, rest)
     }
 
+    /// Returns the block of these numbers and those of `next`. `None` if `next` does not go on where
+    /// this block ends, or if both together have more than [`MAX_COUNT`] numbers.
+    #[must_use]
+    pub fn joined(self, next: Self) -> Option<Self> {
+        let goes_on = self.step == next.step && self.end() == next.first;
+        let count = self.count.checked_add(next.count).filter(|_| goes_on)?;
+        Self::new(self.first, count, self.step).ok()
+    }
+
     /// Counts the numbers of the block that are `first` or above.
     ///
     /// `first` is a number of the block, or lies below or above the whole block.
@@ -210,6 +219,18 @@ mod tests {
                 Err(InvalidBlock::TooFar { first, count, step })
             );
         }
+    }
+
+    #[test]
+    fn two_blocks_are_one_if_the_second_goes_on_where_the_first_ends() {
+        let block = |first, count, step| Block::new(first, count, step).unwrap();
+        let first = block(1, 3, 2);
+        assert_eq!(first.joined(block(7, 2, 2)), Some(block(1, 5, 2)));
+        for next in [block(9, 2, 2), block(7, 2, 1), block(1, 2, 2)] {
+            assert_eq!(first.joined(next), None);
+        }
+        let half = block(1, MAX_COUNT / 2 + 1, 1);
+        assert_eq!(half.joined(block(half.end(), MAX_COUNT / 2, 1)), None);
     }
 
     #[test]

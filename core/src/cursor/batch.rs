@@ -16,7 +16,8 @@ pub struct TakenBatch {
     pub low_water: bool,
 }
 
-/// The numbers of one batch, in order: one range, or two if the batch went on into the next block.
+/// The numbers of one batch, in order: one range, or two if the batch went on into a next block that
+/// does not begin where the block before it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ranges(Held);
 
@@ -44,9 +45,9 @@ enum NotTaken {
 impl Cursor {
     /// Takes `count` numbers at once, all of them or none. `None` also if `count` is 0.
     ///
-    /// The numbers come from the first block that has numbers left. If that block has too few, and
-    /// `contiguous` is not set, the others come from the start of the next block. The call neither
-    /// waits nor allocates.
+    /// The numbers come from the first block that has numbers left. If that block has too few, the
+    /// others come from the start of the next block. If `contiguous` is set, the result is `None`
+    /// unless the next block begins where the first one ends. The call neither waits nor allocates.
     pub fn take_batch(&self, count: u64, contiguous: bool) -> Option<TakenBatch> {
         if count == 0 {
             return None;
@@ -100,14 +101,18 @@ impl Cursor {
             let taken = self.take_within(word, &first, count);
             return taken.ok_or(NotTaken::Missed);
         }
-        if contiguous {
+        let more = count - first.left();
+        let Some(next) = self.filled_after(first.generation) else {
+            return Err(self.too_few(word));
+        };
+        if more > next.left() {
             return Err(NotTaken::TooFew);
         }
-        let more = count - first.left();
-        match self.filled_after(first.generation) {
-            Some(next) if more <= next.left() => self.take_across(word, &first, &next, more),
-            Some(_) => Err(NotTaken::TooFew),
-            None => Err(self.too_few(word)),
+        let left = first.view.range(first.from, first.left());
+        let ranges = Ranges::of(left, next.view.range(0, more));
+        match contiguous && ranges.as_slice().len() > 1 {
+            true => Err(NotTaken::TooFew),
+            false => self.take_across(word, (&first, &next), ranges, more),
         }
     }
 
@@ -135,25 +140,24 @@ impl Cursor {
         })
     }
 
-    /// Takes all numbers that are left in `part`, and `more` numbers of `next`.
+    /// Takes `ranges`: all numbers that are left in `part`, and `more` numbers of `next`.
     fn take_across(
         &self,
         word: u64,
-        part: &TakenPart,
-        next: &TakenPart,
+        (part, next): (&TakenPart, &TakenPart),
+        ranges: Ranges,
         more: u64,
     ) -> Result<TakenBatch, NotTaken> {
         if !self.word.advance(word, pack(next.generation, more)) {
             return Err(NotTaken::Missed);
         }
         self.guess.learn(live(next.generation));
-        let left = part.left();
         let signals = [
             self.signal(part, part.view.count - 1),
             self.signal(next, more - 1),
         ];
         Ok(TakenBatch {
-            ranges: Ranges::two(part.view.range(part.from, left), next.view.range(0, more)),
+            ranges,
             low_water: signals.contains(&true),
         })
     }
@@ -173,10 +177,11 @@ impl Ranges {
         Self(Held::One([range]))
     }
 
-    /// Creates two ranges. The numbers of `first` come first.
+    /// Creates the ranges of two parts. The numbers of `first` come first.
     #[must_use]
-    pub fn two(first: Block, second: Block) -> Self {
-        Self(Held::Two([first, second]))
+    pub fn of(first: Block, second: Block) -> Self {
+        let two = Held::Two([first, second]);
+        Self(first.joined(second).map_or(two, |both| Held::One([both])))
     }
 
     /// Returns the ranges, one or two.

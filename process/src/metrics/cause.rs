@@ -15,6 +15,8 @@ words! {
         Shutdown = "shutdown",
         /// The numbers were taken for a caller who had gone when they arrived.
         CallerGone = "caller_gone",
+        /// The rest of a block was too short for a range, which came from the next block.
+        TooShort = "too_short",
         /// A floor was raised past the numbers in memory, or their sequence was retired.
         Advanced = "advanced",
         /// `odometer recover` ran after the numbers were reserved.

@@ -11,8 +11,14 @@
 //! write is for all of them. Numbers of callers that have gone are abandoned, because all callers
 //! who could use them came later.
 
-use odometer_core::block::{Block, MAX_COUNT};
-use odometer_process::faults::{self, Fault};
+use odometer_core::{
+    block::{Block, MAX_COUNT},
+    cursor::{Cursor, TakenBatch},
+};
+use odometer_process::{
+    faults::{self, Fault},
+    metrics::AbandonedCause,
+};
 use odometer_store::{BlockFate, Reserved, StoreError, Unpublished, Want};
 
 use crate::{
@@ -21,20 +27,40 @@ use crate::{
     error::SequenceError,
 };
 
+/// Bounds what a range may pass over: one part in this many of the next block.
+const PART_OF_NEXT: u64 = 64;
+
 /// Multiplies the size of a write, under the fault that lets late callers share the write.
 const SHARED_LATE: u64 = 16;
 
 impl SequenceActor {
     /// Removes and returns the callers who share the next write. Returns `None` if the next write
-    /// is a refill.
-    pub(crate) fn next_group(&mut self) -> Option<Vec<Waiter>> {
-        if self.queue.take_turn() {
+    /// is a refill: for callers, or ahead of need because memory `is_low`.
+    pub(crate) fn next_group(&mut self, is_low: bool) -> Option<Vec<Waiter>> {
+        if self.queue.take_turn(is_low) {
             let in_bursts = self.issuer.burst().saturating_mul(PART_OF_LEFT);
             let left = self.issuer.left_to_share().min(in_bursts);
             return Some(self.queue.take_ranges(left));
         }
         let is_strict = self.issuer.is_strict();
         is_strict.then(|| self.queue.take_up_to(MAX_COUNT.min(self.issuer.burst())))
+    }
+
+    /// Takes a range from the next block in memory, if the rest of the present block is too short
+    /// for it. The rest is abandoned, so that the ranges that follow come from memory, too.
+    ///
+    /// Returns `None` if the next block has too few numbers, or if the rest is much of it.
+    pub(crate) fn take_beyond(&self, cursor: &Cursor, count: u64) -> Option<TakenBatch> {
+        let [rest, next] = *cursor.rest().first_chunk()?;
+        let (n_rest, n_next) = (rest.count(), next.count());
+        if n_rest >= count || n_next < count || n_rest > n_next / PART_OF_NEXT {
+            return None;
+        }
+        // If others took some of the rest meanwhile, this takes nothing.
+        let passed = cursor.take_batch(n_rest, true)?;
+        let abandoned = self.shared.metrics.abandoned(AbandonedCause::TooShort);
+        abandoned.increment(passed.ranges.count());
+        cursor.take_batch(count, true)
     }
 
     /// Returns what a group asks of the store: exactly as many numbers as its callers want.
@@ -88,9 +114,11 @@ impl SequenceActor {
         }
     }
 
-    /// Gives a caller its range of a block.
+    /// Gives a caller its range of a block. A range counts for the size of the next block, so the
+    /// ranges that follow come from memory.
     fn give(&self, reserved: &Reserved, range: Block, waiter: Waiter) {
-        let is_handed_over = waiter.wants == Wants::Block || !self.issuer.is_strict();
+        let is_block = waiter.wants == Wants::Block;
+        let is_handed_over = is_block || !self.issuer.is_strict();
         let count = range.count();
         if is_handed_over {
             // Comes first. A caller who has the range may ask at once what the journal has.
@@ -98,7 +126,7 @@ impl SequenceActor {
             self.shared.store.write_journal(row, BlockFate::HandedOver);
         }
         match waiter.give(vec![range]) {
-            true if is_handed_over => self.issuer.add_handed_over(count),
+            true if is_block => self.issuer.add_handed_over(count),
             true => self.issuer.add_direct(count),
             false => self.count_gone(count),
         }

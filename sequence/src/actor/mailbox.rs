@@ -92,7 +92,12 @@ impl SequenceActor {
             return None;
         }
         let cursor = self.issuer.cursor()?;
-        cursor.take_batch(waiter.count, waiter.wants == Wants::Range)
+        let is_range = waiter.wants == Wants::Range;
+        let taken = cursor.take_batch(waiter.count, is_range);
+        taken.or_else(|| {
+            let beyond = is_range.then(|| self.take_beyond(cursor, waiter.count));
+            beyond.flatten()
+        })
     }
 
     fn refill_ahead(&mut self, context: &mut Context<Self>) {

@@ -1,7 +1,8 @@
 //! Queues the callers that wait for numbers, and serves them from blocks.
 //!
 //! Most callers take numbers of any block. Others each want an unbroken range of their own,
-//! straight from the store. The two kinds take turns. No caller overtakes another one of its kind.
+//! straight from the store. Refills for the first kind, or ahead of need, and writes for the second
+//! kind take turns. No caller overtakes another one of its kind.
 
 use std::collections::VecDeque;
 
@@ -52,7 +53,7 @@ pub(crate) struct Queue {
     numbers: VecDeque<Waiter>,
     /// Callers that want ranges and blocks.
     ranges: VecDeque<Waiter>,
-    /// Whether a caller in `ranges` goes next, if callers wait in `numbers`, too.
+    /// Whether a caller in `ranges` goes next, if a refill is needed, too.
     is_range_next: bool,
 }
 
@@ -126,16 +127,18 @@ impl Queue {
         self.numbers.front().or(self.ranges.front())
     }
 
-    /// Decides who goes next. Returns false for the callers who want any numbers.
-    pub(crate) fn take_turn(&mut self) -> bool {
-        let is_range = !self.ranges.is_empty() && (self.is_range_next || self.numbers.is_empty());
+    /// Decides who goes next. Returns false for the callers who want any numbers, and for a refill
+    /// ahead of need if memory `is_low`.
+    pub(crate) fn take_turn(&mut self, is_low: bool) -> bool {
+        let is_refill_due = is_low || self.wants_numbers();
+        let is_range = !self.ranges.is_empty() && (self.is_range_next || !is_refill_due);
         self.is_range_next = !is_range;
         is_range
     }
 
     /// Removes and returns the caller whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<Waiter> {
-        match self.take_turn() {
+        match self.take_turn(false) {
             true => self.ranges.pop_front(),
             false => self.numbers.pop_front(),
         }

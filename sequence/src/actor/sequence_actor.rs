@@ -171,18 +171,20 @@ impl SequenceActor {
             let request = self.request(&next);
             self.in_flight = Some(next);
             self.reserve(request, context);
+            // Callers for ranges may wait behind a refill ahead of need.
+            self.hurry();
         }
     }
 
     /// Returns what the next reservation is for, if one is needed.
     fn next_work(&mut self) -> Option<PendingWork> {
+        let may_refill = !self.will_retry && !self.is_refused;
+        let is_low = may_refill && (self.issuer.wants_prefetch() || self.wants_load());
         if !self.queue.is_empty() {
-            let group = self.next_group();
+            let group = self.next_group(is_low);
             return Some(group.map_or(PendingWork::Refill, PendingWork::Group));
         }
-        let may_refill = !self.will_retry && !self.is_refused;
-        let is_needed = may_refill && (self.issuer.wants_prefetch() || self.wants_load());
-        is_needed.then_some(PendingWork::Refill)
+        is_low.then_some(PendingWork::Refill)
     }
 
     fn wants_load(&self) -> bool {

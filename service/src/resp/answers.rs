@@ -16,6 +16,10 @@ use super::transaction::Transaction;
 use super::{creation, key_rules, login, numbers, readings, server_info};
 use crate::calls::problem::Code;
 
+/// The most commands that are answered at once. Their replies are much shorter than what may wait
+/// together.
+const MAX_ALIKE: usize = 256;
+
 /// What is left to do of a command.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Rest {
@@ -82,6 +86,44 @@ pub(super) fn begin(
     run(session, known, arguments, replies).unwrap_or_else(|line| {
         replies.error(&line);
         Rest::Nothing
+    })
+}
+
+/// Answers the first command of `rest`, which has `n_bytes`, and those behind it that are the same, if
+/// they are for numbers: the numbers of all of them are taken at once. So pipelined commands for one
+/// key cost little.
+///
+/// Returns how many bytes the commands have. `None` if nothing was answered, because the commands
+/// have to be answered one by one.
+#[inline]
+pub(super) fn take_alike(
+    session: &mut Session,
+    arguments: &Arguments<'_>,
+    (rest, n_bytes): (&[u8], usize),
+    replies: &mut Replies,
+) -> Option<usize> {
+    let (command, behind) = rest.split_at_checked(n_bytes)?;
+    if command.is_empty() || !behind.starts_with(command) {
+        return None;
+    }
+    if session.transaction.is_some() || !session.is_let_in() {
+        return None;
+    }
+    let command_of_all = find(arguments).ok()?.command;
+    let n = if command_of_all == RespCommand::Incr {
+        1
+    } else if command_of_all == RespCommand::IncrBy {
+        amount(arguments.text(2)).ok()?
+    } else {
+        return None;
+    };
+    let commands = rest.chunks_exact(n_bytes).take(MAX_ALIKE);
+    let n_alike = commands.take_while(|next| *next == command).count();
+    let times = u64::try_from(n_alike).ok()?;
+    let is_taken = numbers::take_now(session, arguments.text(1), (n, times), replies);
+    is_taken.then(|| {
+        session.n_commands += times;
+        n_alike * n_bytes
     })
 }
 
@@ -279,12 +321,9 @@ fn run_for_connection(
 /// Takes numbers from memory, or says that they are to be waited for.
 #[inline]
 fn take(session: &Session, arguments: &Arguments<'_>, n: u64, replies: &mut Replies) -> Rest {
-    match numbers::take_now(session, arguments.text(1), n) {
-        Some(last) => {
-            replies.integer(last);
-            Rest::Nothing
-        }
-        None => Rest::Later(Later::Numbers(n)),
+    match numbers::take_now(session, arguments.text(1), (n, 1), replies) {
+        true => Rest::Nothing,
+        false => Rest::Later(Later::Numbers(n)),
     }
 }
 

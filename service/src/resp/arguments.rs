@@ -3,6 +3,10 @@
 //! The source is the protocol specification of Redis (RESP). RESP2 and RESP3 have the same
 //! commands. A line may have arguments in quotation marks.
 
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
 /// The most arguments of a command that are kept. Further arguments are only counted.
 pub(super) const MAX_ARGUMENTS: usize = 16;
 
@@ -51,10 +55,6 @@ impl CommandBounds {
 
 /// What the bytes begin with that came on a connection.
 #[derive(PartialEq, Eq, Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "nearly all are whole, and each lives for the time of one command"
-)]
 pub(super) enum Parsed<'a> {
     /// A command of `n_bytes`. A command without arguments asks for nothing.
     Whole {
@@ -90,37 +90,18 @@ pub(super) enum Malformed {
 }
 
 /// The arguments of a command. The first is its name.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Default, PartialEq, Eq, Debug)]
 pub(super) struct Arguments<'a> {
-    kept: KeptArguments<'a>,
+    /// As they came; those of a line with quotation marks, without these marks. `INCRBY` has three.
+    kept: SmallVec<[Cow<'a, [u8]>; 3]>,
     count: usize,
 }
 
-#[derive(PartialEq, Eq, Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "nearly all are slices, and nothing keeps them"
-)]
-enum KeptArguments<'a> {
-    /// As they came. Those behind the last one are empty.
-    Slices([&'a [u8]; MAX_ARGUMENTS]),
-    /// Those of a line with quotation marks, without these marks.
-    Unquoted(Vec<Vec<u8>>),
-}
-
 impl<'a> Arguments<'a> {
-    fn none() -> Self {
-        Self {
-            kept: KeptArguments::Slices([&[]; MAX_ARGUMENTS]),
-            count: 0,
-        }
-    }
-
-    fn push(&mut self, argument: &'a [u8]) {
-        if let KeptArguments::Slices(slices) = &mut self.kept
-            && let Some(place) = slices.get_mut(self.count)
-        {
-            *place = argument;
+    #[inline]
+    fn push(&mut self, argument: Cow<'a, [u8]>) {
+        if self.kept.len() < MAX_ARGUMENTS {
+            self.kept.push(argument);
         }
         self.count += 1;
     }
@@ -132,29 +113,27 @@ impl<'a> Arguments<'a> {
 
     /// Returns one of the arguments, counted from 0; `None` if there are fewer, or too many were
     /// before it.
+    #[inline]
     pub(super) fn get(&self, at: usize) -> Option<&[u8]> {
-        match &self.kept {
-            KeptArguments::Slices(slices) if at < self.count => slices.get(at).copied(),
-            KeptArguments::Slices(_) => None,
-            KeptArguments::Unquoted(owned) => owned.get(at).map(Vec::as_slice),
-        }
+        self.kept.get(at).map(Cow::as_ref)
     }
 
     /// Returns one of the arguments, or an empty text.
+    #[inline]
     pub(super) fn text(&self, at: usize) -> &[u8] {
         self.get(at).unwrap_or_default()
     }
 
     /// Returns the arguments that are kept, from the one at `at` on.
     pub(super) fn starting_at(&self, at: usize) -> impl Iterator<Item = &[u8]> {
-        (at..MAX_ARGUMENTS).map_while(|at| self.get(at))
+        self.kept.iter().skip(at).map(Cow::as_ref)
     }
 }
 
 /// Reads the first command.
 pub(super) fn parse<'a>(input: &'a [u8], bounds: &CommandBounds) -> Parsed<'a> {
     let mut reader = Reader {
-        input,
+        window: input.get(..bounds.bytes).unwrap_or(input),
         at: 0,
         bounds,
     };
@@ -192,7 +171,8 @@ enum Stop {
 }
 
 struct Reader<'a, 'b> {
-    input: &'a [u8],
+    /// What came, as far as it can be of one command.
+    window: &'a [u8],
     at: usize,
     bounds: &'b CommandBounds,
 }
@@ -202,12 +182,12 @@ impl<'a> Reader<'a, '_> {
     fn array(&mut self) -> Result<Arguments<'a>, Stop> {
         self.at += 1;
         let count = self.length(Malformed::Count)?;
-        let mut arguments = Arguments::none();
+        let mut arguments = Arguments::default();
         // An empty array is passed over, and so is one of negative length.
         let count = usize::try_from(count).unwrap_or(0);
         self.check_count(count)?;
         for _ in 0..count {
-            match self.input.get(self.at) {
+            match self.window.get(self.at) {
                 Some(b'$') => self.at += 1,
                 Some(other) => return Err(Stop::Malformed(Malformed::Marker(*other))),
                 None => return Err(self.partial(self.at + 1)),
@@ -215,7 +195,8 @@ impl<'a> Reader<'a, '_> {
             let length = self.length(Malformed::Length)?;
             let length = usize::try_from(length);
             let length = length.map_err(|_| Stop::Malformed(Malformed::Length))?;
-            arguments.push(self.up_to(self.at.saturating_add(length))?);
+            let argument = self.up_to(self.at.saturating_add(length))?;
+            arguments.push(Cow::Borrowed(argument));
         }
         Ok(arguments)
     }
@@ -236,8 +217,18 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// Reads a length up to the end of its line.
+    #[inline]
     fn length(&mut self, wrong: Malformed) -> Result<i64, Stop> {
-        let rest = self.input.get(self.at..).unwrap_or_default();
+        let rest = self.window.get(self.at..).unwrap_or_default();
+        // Nearly all lengths have one digit.
+        if let [digit @ b'1'..=b'9', b'\r', _, ..] = rest {
+            self.at += 3;
+            return Ok(i64::from(digit - b'0'));
+        }
+        self.long_length(rest, wrong)
+    }
+
+    fn long_length(&mut self, rest: &[u8], wrong: Malformed) -> Result<i64, Stop> {
         let line = rest.get(..MAX_LENGTH).unwrap_or(rest);
         let Some(length) = memchr::memchr(b'\r', line) else {
             return Err(match line.len() < MAX_LENGTH {
@@ -251,20 +242,20 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// Reads up to `end`, and passes over the two bytes there.
+    #[inline]
     fn up_to(&mut self, end: usize) -> Result<&'a [u8], Stop> {
         let next = end.saturating_add(2);
-        if next > self.input.len().min(self.bounds.bytes) {
+        if next > self.window.len() {
             return Err(self.partial(next));
         }
-        let text = self.input.get(self.at..end).unwrap_or_default();
+        let text = self.window.get(self.at..end).unwrap_or_default();
         self.at = next;
         Ok(text)
     }
 
     /// Reads a line of arguments with blanks between them: `INCR orders`.
     fn line(&mut self) -> Result<Arguments<'a>, Stop> {
-        let max = self.bounds.bytes;
-        let window = self.input.get(..max).unwrap_or(self.input);
+        let (max, window) = (self.bounds.bytes, self.window);
         let Some(end) = memchr::memchr(b'\n', window) else {
             return Err(match window.len() < max {
                 true => Stop::Partial(window.len() + 1),
@@ -273,20 +264,17 @@ impl<'a> Reader<'a, '_> {
         };
         self.at = end + 1;
         let line = window.get(..end).unwrap_or_default();
+        let mut arguments = Arguments::default();
         if memchr::memchr2(b'"', b'\'', line).is_some() {
             let all = unquoted(line, self.bounds.arguments);
             let all = all.ok_or(Stop::Malformed(Malformed::Quotes))?;
-            self.check_count(all.len())?;
-            return Ok(Arguments {
-                count: all.len(),
-                kept: KeptArguments::Unquoted(all),
-            });
+            all.into_iter()
+                .for_each(|argument| arguments.push(Cow::Owned(argument)));
+        } else {
+            line.split(|byte| is_blank(*byte))
+                .filter(|word| !word.is_empty())
+                .for_each(|word| arguments.push(Cow::Borrowed(word)));
         }
-        let mut arguments = Arguments::none();
-        let words = line.split(|byte| is_blank(*byte));
-        words
-            .filter(|word| !word.is_empty())
-            .for_each(|word| arguments.push(word));
         self.check_count(arguments.count)?;
         Ok(arguments)
     }

@@ -154,9 +154,9 @@ pub(super) fn find(arguments: &Arguments<'_>) -> Result<&'static KnownCommand, N
 /// Returns the command of this name, in capital or small letters.
 fn named(name: &[u8]) -> Option<&'static KnownCommand> {
     let is_it = |known: &&KnownCommand| known.name.as_bytes().eq_ignore_ascii_case(name);
+    let found = COMMANDS.iter().find(is_it);
     // No name of a command has a bar.
-    let is_whole = memchr::memchr(b'|', name).is_none();
-    COMMANDS.iter().find(is_it).filter(|_| is_whole)
+    found.filter(|known| !known.name.contains('|'))
 }
 
 /// Returns the subcommand of this name.

@@ -110,13 +110,16 @@ impl RespConnection {
             let rest = self.input.get(at..).unwrap_or_default();
             match parse(rest, CommandBounds::of(self.session.is_let_in())) {
                 Parsed::Whole { arguments, n_bytes } => {
-                    let bytes = rest.get(..n_bytes).unwrap_or_default();
                     let (session, replies) = (&mut self.session, &mut self.replies);
-                    let left = answers::begin(session, &arguments, bytes, replies);
-                    if left != Rest::Nothing {
-                        finish(&mut self.wire, session, replies, (&arguments, left)).await?;
+                    let alike = answers::take_alike(session, &arguments, (rest, n_bytes), replies);
+                    if alike.is_none() {
+                        let bytes = rest.get(..n_bytes).unwrap_or_default();
+                        let left = answers::begin(session, &arguments, bytes, replies);
+                        if left != Rest::Nothing {
+                            finish(&mut self.wire, session, replies, (&arguments, left)).await?;
+                        }
                     }
-                    at += n_bytes;
+                    at += alike.unwrap_or(n_bytes);
                     if self.wire.place.watch.is_stopping() {
                         // Nothing of the commands behind it was begun.
                         break;

@@ -72,8 +72,11 @@ impl KeyTarget<'_> {
 pub(super) fn target<'a>(rules: &[KeyRule], key: &'a [u8]) -> KeyTarget<'a> {
     let by_rule = rules.iter().find_map(|rule| rule.target(key));
     by_rule.unwrap_or_else(|| KeyTarget {
-        // A text that is not UTF-8 gets a character that no name has.
-        name: String::from_utf8_lossy(key),
+        name: match std::str::from_utf8(key) {
+            Ok(name) => Cow::Borrowed(name),
+            // It gets a character that no name has.
+            Err(_) => String::from_utf8_lossy(key),
+        },
         period: None,
     })
 }

@@ -11,6 +11,7 @@ use odometer_sequence::{Wants, warm::Pinned};
 
 use super::error_line::{ErrorLine, UNEVEN_RANGE};
 use super::key_rules;
+use super::reply::Replies;
 use super::session::Session;
 use crate::access::quotas::share::ALWAYS;
 use crate::access::right::Right;
@@ -24,54 +25,79 @@ use crate::calls::sources::{self, Taker};
 use crate::calls::state::Calls;
 use crate::calls::suggestions;
 
-/// Takes `n` numbers from memory: the warm path. Returns the last one, or `None` if the call has to
-/// wait, or to be looked at.
+/// Takes the numbers of `times` commands for `n` numbers each from memory: the warm path. Replies to
+/// each command with the last of its numbers. Returns false, and replies nothing, if the commands
+/// have to wait, or to be looked at.
 #[inline]
-pub(super) fn take_now(session: &Session, key: &[u8], n: u64) -> Option<i64> {
+pub(super) fn take_now(
+    session: &Session,
+    key: &[u8],
+    (n, times): (u64, u64),
+    replies: &mut Replies,
+) -> bool {
     let resp = &session.worker.resp;
     let calls = &resp.calls;
+    let total = n.saturating_mul(times);
     // While the service stops, no number is given here.
-    if n > MAX_COUNT || calls.directory.is_draining() {
-        return None;
+    if total > MAX_COUNT || calls.directory.is_draining() {
+        return false;
     }
     let target = key_rules::target(&resp.rules, key);
     let (name, period) = (&*target.name, target.period.as_deref());
     if n > 1 && !session.is_unbroken(name) {
-        return None;
+        return false;
     }
     let mut pinned = calls.directory.pin();
     if !calls.access.asks_who() {
-        return take_pinned(&mut pinned, (name, period), n);
+        return take_pinned(&mut pinned, (name, period), (n, times), replies);
     }
     // What has numbers in memory was used before, so nobody needs the right to create it. A name
     // that shares the numbers of another sequence is never in use itself.
     let shown = session.token().map(str::as_bytes);
-    let may_take = n <= ALWAYS
+    let may_take = total <= ALWAYS
         && pinned.is_in_use(name)
         && session.memo.may_take(shown, session.memo_time(), name)
-        && session.memo.take_quota(n);
+        && session.memo.take_quota(total);
     if !may_take {
-        return None;
+        return false;
     }
-    let taken = take_pinned(&mut pinned, (name, period), n);
-    if taken.is_none() {
-        session.memo.give_back_quota(n);
+    let is_taken = take_pinned(&mut pinned, (name, period), (n, times), replies);
+    if !is_taken {
+        session.memo.give_back_quota(total);
     }
-    taken
+    is_taken
 }
 
+#[inline]
 fn take_pinned(
     pinned: &mut Pinned<'_>,
     (name, period): (&str, Option<&str>),
-    n: u64,
-) -> Option<i64> {
-    if n == 1 {
-        let taken = pinned.take(name, period)?;
-        return Some(taken.numbers);
+    (n, times): (u64, u64),
+    replies: &mut Replies,
+) -> bool {
+    if n == 1 && times == 1 {
+        let taken = pinned.take(name, period);
+        return taken.is_some_and(|taken| {
+            replies.integer(taken.numbers);
+            true
+        });
     }
-    let taken = pinned.take_batch(name, period, (n, true))?;
-    let last = last_of(taken.numbers.as_slice(), n);
-    last.ok()
+    let total = n * times;
+    let Some(taken) = pinned.take_batch(name, period, (total, n > 1)) else {
+        return false;
+    };
+    let ranges = taken.numbers.as_slice();
+    if n > 1 && last_of(ranges, total).is_err() {
+        return false;
+    }
+    for range in ranges {
+        let mut at = n - 1;
+        while let Some(last) = range.value_at(at) {
+            replies.integer(last);
+            at += n;
+        }
+    }
+    true
 }
 
 /// Takes `n` numbers, which memory may not have. Returns the last one.

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::{RespService, configured};
 use crate::support::{
-    Backend, Ledger, Program, Range, RespClient, TestDatabase, resp_command, resp_number, run,
+    Backend, Ledger, Program, Range, RespClient, Scrape, TestDatabase, resp_command, resp_number,
+    run,
 };
 
 /// Callers that take numbers at the same time.
@@ -48,6 +49,54 @@ fn no_number_comes_twice_whether_by_redis_or_by_http() {
         }
         assert_eq!(ledger.n_duplicates(), 0);
         assert!(ledger.n_numbers() > 50_000, "vacuous");
+    });
+}
+
+/// Whether memory has the numbers of all of them or not.
+#[test]
+fn equal_commands_in_a_row_get_their_numbers_in_order() {
+    run(async {
+        let options = Program::options().without_speed_limit();
+        let service = RespService::with(options).await;
+        let mut client = service.connect().await;
+        let mut ledger = Ledger::default();
+        let mut highest = 0;
+        for round in 1..=40_usize {
+            let commands = [("INCR orders", 1, 3 * round), ("INCRBY orders 7", 7, round)];
+            let lines = commands.map(|(command, _, times)| format!("{command}\r\n").repeat(times));
+            client.send(lines.concat().as_bytes()).await;
+            for (_, n, times) in commands {
+                for _ in 0..times {
+                    let given = range(&client.reply().await, n);
+                    ledger.record("orders", &[given]);
+                    if n == 1 {
+                        assert!(given.first > highest, "{given:?} after {highest}");
+                        highest = given.first;
+                    }
+                }
+            }
+        }
+        let n_numbers: u64 = (1..=40).map(|round| 3 * round + 7 * round).sum();
+        assert_eq!((ledger.n_duplicates(), ledger.n_numbers()), (0, n_numbers));
+        let scrape = Scrape::of(&service.program.client()).await;
+        let answered = scrape.sum("odometer_resp_commands_total", &[("outcome", "answered")]);
+        assert!(answered >= 3280.0, "{answered}");
+    });
+}
+
+/// Ranges alone let blocks be fetched ahead, and do not stop at their ends.
+#[test]
+fn ranges_of_a_key_come_from_memory_soon() {
+    run(async {
+        let options = Program::options().without_speed_limit();
+        let service = RespService::with(options).await;
+        let mut client = service.connect().await;
+        for _ in 0..2_000 {
+            range(&client.ask("INCRBY orders 70").await, 70);
+        }
+        let scrape = Scrape::of(&service.program.client()).await;
+        let n_reserved = scrape.n_reservations("reserved");
+        assert!(n_reserved < 50.0, "{n_reserved}");
     });
 }
 

@@ -130,6 +130,17 @@ fn a_batch_goes_on_into_the_next_block_unless_it_is_to_be_contiguous() {
 }
 
 #[test]
+fn a_batch_that_goes_on_where_its_block_ends_is_one_range() {
+    let cursor = filled(&[(0, 4), (4, 4), (8, 2)]);
+    assert_eq!(take_batch(&cursor, 3, true), Some(vec![(0, 3)]));
+    assert_eq!(take_batch(&cursor, 3, true), Some(vec![(3, 3)]));
+    cursor.fill(block(20, 4), 0).unwrap();
+    assert_eq!(take_batch(&cursor, 3, false), Some(vec![(6, 3)]));
+    assert_eq!(take_batch(&cursor, 2, true), None);
+    assert_eq!(take_batch(&cursor, 2, false), Some(vec![(9, 1), (20, 1)]));
+}
+
+#[test]
 fn a_batch_passes_a_block_that_is_used_up() {
     let cursor = filled(&[(0, 1), (10, 2), (20, 2)]);
     assert_eq!(take(&cursor), Some(0));

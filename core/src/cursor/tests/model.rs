@@ -75,8 +75,12 @@ impl Model {
     }
 
     fn take_batch(&mut self, count: u64, contiguous: bool) -> Option<(Vec<Block>, bool)> {
-        let left = |n: usize| self.blocks.get(n).map_or(0, |block| block.rest.count());
-        let reach = left(0) + if contiguous { 0 } else { left(1) };
+        let rest = |n: usize| self.blocks.get(n).map(|block| block.rest);
+        let left = |n: usize| rest(n).map_or(0, |rest| rest.count());
+        let goes_on = rest(0)
+            .zip(rest(1))
+            .is_some_and(|(first, next)| first.joined(next).is_some());
+        let reach = left(0) + if contiguous && !goes_on { 0 } else { left(1) };
         if count == 0 || reach < count {
             return None;
         }
@@ -84,8 +88,11 @@ impl Model {
         let mut ranges = vec![first];
         if first.count() < count {
             let (second, low) = self.take_front(count - first.count());
-            ranges.push(second);
             low_water |= low;
+            match first.joined(second) {
+                Some(both) => ranges = vec![both],
+                None => ranges.push(second),
+            }
         }
         Some((ranges, low_water))
     }
