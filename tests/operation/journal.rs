@@ -115,7 +115,9 @@ for_each_server!(the_queue_of_the_journal_is_bounded_for_blocks_handed_over);
 async fn the_queue_of_the_journal_is_bounded_for_blocks_handed_over(backend: Backend) {
     const BOUND: u32 = 100;
     let database = TestDatabase::prepared(backend).await;
-    let options = options(&database).env("ODOMETER_JOURNAL__QUEUE", BOUND);
+    let options = options(&database)
+        .env("ODOMETER_JOURNAL__QUEUE", BOUND)
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", 100);
     let program = options.start_ready().await;
     let client = program.client();
     assert_eq!(client.next("ranges").await, 1);
@@ -132,7 +134,7 @@ async fn the_queue_of_the_journal_is_bounded_for_blocks_handed_over(backend: Bac
     assert_eq!(n_queued, f64::from(BOUND), "{n_dropped} dropped");
     assert_eq!(n_dropped, f64::from(2 * BOUND));
     for _ in 0..BOUND {
-        // The call asks for more than memory has, so its block is handed over at once as well.
+        // The call asks for more than memory has, so a block is reserved for it as well.
         let path = "/v1/sequences/ranges/next?count=10000&contiguous=true&ids=false";
         let reply = client.post(path).await.expect("a reply");
         assert_eq!(reply.status, 200, "{reply:?}");

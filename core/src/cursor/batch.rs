@@ -46,8 +46,8 @@ impl Cursor {
     /// Takes `count` numbers at once, all of them or none. `None` also if `count` is 0.
     ///
     /// The numbers come from the first block that has numbers left. If that block has too few, the
-    /// others come from the start of the next block. If `contiguous` is set, the result is `None`
-    /// unless the next block begins where the first one ends. The call neither waits nor allocates.
+    /// others come from the start of the next block. If `contiguous` is set, they do so only if the
+    /// next block begins where the first one ends. The call neither waits nor allocates.
     pub fn take_batch(&self, count: u64, contiguous: bool) -> Option<TakenBatch> {
         if count == 0 {
             return None;
@@ -80,6 +80,62 @@ impl Cursor {
         }
     }
 
+    /// Takes `count` numbers in one range, like [`take_batch`](Self::take_batch), but may pass over the
+    /// rest of a block and take them from the start of the next one. Returns also how many numbers it
+    /// passed over: nobody gets them.
+    ///
+    /// It passes over fewer numbers than `count`, and at most one part in `part_of_next` of the next
+    /// block, which is 1 or more.
+    pub fn take_beyond(&self, count: u64, part_of_next: u64) -> Option<(TakenBatch, u64)> {
+        if count == 0 {
+            return None;
+        }
+        loop {
+            match self.try_beyond(self.word.load(), count, part_of_next) {
+                Ok(taken) => return Some(taken),
+                Err(NotTaken::TooFew) => return None,
+                Err(NotTaken::Missed) => {}
+            }
+        }
+    }
+
+    fn try_beyond(
+        &self,
+        word: u64,
+        count: u64,
+        part_of_next: u64,
+    ) -> Result<(TakenBatch, u64), NotTaken> {
+        let view = self.slot(generation(word)).read(generation(word));
+        let current = TakenPart {
+            generation: generation(word),
+            from: offset(word),
+            view: view.ok_or(NotTaken::Missed)?,
+        };
+        let first = self.first_left(word, current)?;
+        if count <= first.left() {
+            let taken = self.take_within(word, &first, count);
+            return Ok((taken.ok_or(NotTaken::Missed)?, 0));
+        }
+        let next = self.filled_after(first.generation);
+        let next = next.ok_or_else(|| self.too_few(word))?;
+        let most = next.left().checked_div(part_of_next).unwrap_or(0);
+        if count > next.left() || first.left() > most {
+            return Err(NotTaken::TooFew);
+        }
+        let range = Ranges::one(next.view.range(0, count));
+        let taken = self.take_across(word, (&first, &next), range, count)?;
+        Ok((taken, first.left()))
+    }
+
+    /// Returns the first block that has numbers left.
+    fn first_left(&self, word: u64, current: TakenPart) -> Result<TakenPart, NotTaken> {
+        if current.left() > 0 {
+            return Ok(current);
+        }
+        let next = self.filled_after(current.generation);
+        next.ok_or_else(|| self.too_few(word))
+    }
+
     /// Takes a batch for which the current block has too few numbers.
     #[cold]
     fn take_at_end(
@@ -89,14 +145,7 @@ impl Cursor {
         count: u64,
         contiguous: bool,
     ) -> Result<TakenBatch, NotTaken> {
-        let first = if current.left() > 0 {
-            Some(current)
-        } else {
-            self.filled_after(current.generation)
-        };
-        let Some(first) = first else {
-            return Err(self.too_few(word));
-        };
+        let first = self.first_left(word, current)?;
         if count <= first.left() {
             let taken = self.take_within(word, &first, count);
             return taken.ok_or(NotTaken::Missed);
@@ -140,7 +189,7 @@ impl Cursor {
         })
     }
 
-    /// Takes `ranges`: all numbers that are left in `part`, and `more` numbers of `next`.
+    /// Takes `ranges`, and moves from `part`, whatever is left of it, to offset `more` of `next`.
     fn take_across(
         &self,
         word: u64,

@@ -94,6 +94,32 @@ fn account(cursor: &Cursor, given: &[Vec<i64>], filled: &[i64]) {
     assert!(lost <= cursor.take_abandoned(), "{lost} numbers lost");
 }
 
+/// Checks that the numbers that a range passed over are those that nobody got.
+fn account_beyond(said: impl Fn(&Cursor, u64) -> u64 + Clone + Sync + Send + 'static) {
+    model(4, move || {
+        let cursor = filled(&[(1, 2), (11, 4)]);
+        let other = spawn(&cursor, |cursor| take(cursor, 2));
+        let (batch, n_passed) = cursor.take_beyond(3, 1).unwrap();
+        let n_passed = said(&cursor, n_passed);
+        let mine: Vec<i64> = batch.ranges.iter().flat_map(Block::values).collect();
+        let all = [other.join().unwrap(), mine, numbers(&cursor.rest())].concat();
+        let n_missing = u64::try_from(6 - all.len()).unwrap();
+        assert_eq!(n_missing, n_passed + cursor.take_abandoned(), "{all:?}");
+    });
+}
+
+#[test]
+fn a_range_passes_over_as_many_numbers_as_it_says() {
+    account_beyond(|_, n_passed| n_passed);
+}
+
+/// It says how many were there before the others took theirs.
+#[test]
+#[should_panic(expected = "left == right")]
+fn a_range_that_looks_before_it_passes_is_found_out() {
+    account_beyond(|_, _| 2);
+}
+
 #[test]
 fn two_takers_never_share_a_number() {
     model(8, || {

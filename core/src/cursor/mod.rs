@@ -17,8 +17,9 @@
 //! 4. The block of a generation never changes. An empty generation (of [`Cursor::new`] and
 //!    [`Cursor::close`]) stays empty, but late claims may still raise its offset. The next fill
 //!    goes to the generation after it.
-//! 5. The word leaves a block for the next one only when the block is used up. Only a close leaves
-//!    a block with numbers left, and returns these numbers.
+//! 5. The word leaves a block for the next one when the block is used up. Two calls leave a block
+//!    with numbers left. A close returns these numbers. [`Cursor::take_beyond`] returns how many they
+//!    are, and nobody gets them.
 //!
 //! # Why a take may trust what it reads before its claim
 //!
@@ -72,7 +73,8 @@ const RING: usize = 4;
 
 /// The memory from which the numbers of one counter are issued: 320 bytes.
 ///
-/// *Takers* ([`take`](Self::take), [`take_batch`](Self::take_batch)) and *observers*
+/// *Takers* ([`take`](Self::take), [`take_batch`](Self::take_batch),
+/// [`take_beyond`](Self::take_beyond)) and *observers*
 /// ([`remaining`](Self::remaining), [`issued`](Self::issued), [`take_abandoned`](Self::take_abandoned),
 /// [`rest`](Self::rest)) may be on any thread at any time.
 ///
@@ -187,8 +189,8 @@ impl Cursor {
 
     /// Returns how many numbers were taken since the cursor was created.
     ///
-    /// The result never decreases, and is exact while no thread takes. It includes the
-    /// [abandoned](Self::take_abandoned) numbers. So all numbers that were filled are issued, returned
+    /// The result never decreases, and is exact while no thread takes. It includes the numbers that
+    /// were [abandoned](Self::take_abandoned) or [passed over](Self::take_beyond). So all numbers that were filled are issued, returned
     /// by a close, or left.
     #[must_use]
     pub fn issued(&self) -> u64 {

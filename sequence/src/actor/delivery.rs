@@ -51,8 +51,8 @@ impl SequenceActor {
         }
     }
 
-    /// Handles a failed refill. Refuses the callers who want any numbers, because none come for
-    /// them.
+    /// Handles a failed refill. Refuses the callers who wait for it, because no numbers come for
+    /// them. At the end or at a speed limit, those who want a range go on to a write of their own.
     pub(crate) fn fail_refill(&mut self, error: &StoreError, context: &mut Context<Self>) {
         // Nobody has waited for what is fetched ahead of need. Callers who came since then are served
         // by the next refill.
@@ -89,7 +89,7 @@ impl SequenceActor {
             }
         } else {
             let told = self.caller_error(error);
-            for waiter in self.queue.take_numbers() {
+            for waiter in self.queue.take_refilled_for() {
                 waiter.refuse(told.clone());
             }
         }

@@ -35,9 +35,12 @@ const SHARED_LATE: u64 = 16;
 
 impl SequenceActor {
     /// Removes and returns the callers who share the next write. Returns `None` if the next write
-    /// is a refill: for callers, or ahead of need because memory `is_low`.
-    pub(crate) fn next_group(&mut self, is_low: bool) -> Option<Vec<Waiter>> {
-        if self.queue.take_turn(is_low) {
+    /// is a refill. If memory is low, a refill is made for ranges, too.
+    pub(crate) fn next_group(&mut self) -> Option<Vec<Waiter>> {
+        if self.queue.take_turn() {
+            if self.may_prefetch() && self.queue.refill_for_ranges() {
+                return None;
+            }
             let in_bursts = self.issuer.burst().saturating_mul(PART_OF_LEFT);
             let left = self.issuer.left_to_share().min(in_bursts);
             return Some(self.queue.take_ranges(left));
@@ -46,21 +49,28 @@ impl SequenceActor {
         is_strict.then(|| self.queue.take_up_to(MAX_COUNT.min(self.issuer.burst())))
     }
 
-    /// Takes a range from the next block in memory, if the rest of the present block is too short
-    /// for it. The rest is abandoned, so that the ranges that follow come from memory, too.
-    ///
-    /// Returns `None` if the next block has too few numbers, or if the rest is much of it.
-    pub(crate) fn take_beyond(&self, cursor: &Cursor, count: u64) -> Option<TakenBatch> {
-        let [rest, next] = *cursor.rest().first_chunk()?;
-        let (n_rest, n_next) = (rest.count(), next.count());
-        if n_rest >= count || n_next < count || n_rest > n_next / PART_OF_NEXT {
-            return None;
+    /// Takes a range from memory. At the end of a block, the range may pass over a short rest, which
+    /// is abandoned. Otherwise it would keep all later ranges from memory.
+    pub(crate) fn take_range(&self, cursor: &Cursor, count: u64) -> Option<TakenBatch> {
+        let taken = cursor.take_batch(count, true);
+        taken.or_else(|| {
+            let (taken, n_passed) = cursor.take_beyond(count, PART_OF_NEXT)?;
+            let abandoned = self.shared.metrics.abandoned(AbandonedCause::TooShort);
+            abandoned.increment(n_passed);
+            Some(taken)
+        })
+    }
+
+    /// Serves callers who want a range from memory, up to the first one for whom it has none.
+    pub(crate) fn serve_ranges(&mut self) {
+        while !self.queue.wants_numbers()
+            && let Some(waiter) = self.queue.pop()
+        {
+            if let Some(waiter) = self.serve_now(waiter) {
+                self.queue.put_back_first(waiter);
+                return;
+            }
         }
-        // If others took some of the rest meanwhile, this takes nothing.
-        let passed = cursor.take_batch(n_rest, true)?;
-        let abandoned = self.shared.metrics.abandoned(AbandonedCause::TooShort);
-        abandoned.increment(passed.ranges.count());
-        cursor.take_batch(count, true)
     }
 
     /// Returns what a group asks of the store: exactly as many numbers as its callers want.

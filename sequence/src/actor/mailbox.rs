@@ -52,17 +52,11 @@ impl SequenceActor {
             // Each caller of a write gets one range of it.
             waiter.wants = Wants::Numbers;
         }
-        match self.take_now(&waiter) {
-            Some(batch) => {
-                let count = waiter.count;
-                if !waiter.give(batch.ranges.as_slice().to_vec()) {
-                    self.count_gone(count);
-                }
-            }
-            None => match self.above_burst(waiter.count) {
+        if let Some(waiter) = self.serve_now(waiter) {
+            match self.above_burst(waiter.count) {
                 Some(told) => waiter.refuse(told),
                 None => self.queue.push(waiter),
-            },
+            }
         }
         self.hurry();
         self.advance(context);
@@ -85,19 +79,30 @@ impl SequenceActor {
         self.issuer.snowflake().is_some() && !self.issuer.is_outdated()
     }
 
-    /// Takes numbers that arrived since the caller found none, unless other callers have waited
-    /// longer. A time-ordered sequence has no cursor, and `advance` serves its callers.
+    /// Gives a caller numbers that arrived since it found none, unless other callers have waited
+    /// longer. Returns the caller if there are none for it. A time-ordered sequence has no cursor,
+    /// and `advance` serves its callers.
+    pub(crate) fn serve_now(&self, waiter: Waiter) -> Option<Waiter> {
+        let Some(batch) = self.take_now(&waiter) else {
+            return Some(waiter);
+        };
+        let count = waiter.count;
+        if !waiter.give(batch.ranges.as_slice().to_vec()) {
+            self.count_gone(count);
+        }
+        None
+    }
+
     fn take_now(&self, waiter: &Waiter) -> Option<TakenBatch> {
-        if waiter.wants == Wants::Block || self.queue.wants_numbers() || self.issuer.is_outdated() {
+        if self.queue.wants_numbers() || self.issuer.is_outdated() {
             return None;
         }
         let cursor = self.issuer.cursor()?;
-        let is_range = waiter.wants == Wants::Range;
-        let taken = cursor.take_batch(waiter.count, is_range);
-        taken.or_else(|| {
-            let beyond = is_range.then(|| self.take_beyond(cursor, waiter.count));
-            beyond.flatten()
-        })
+        match waiter.wants {
+            Wants::Numbers => cursor.take_batch(waiter.count, false),
+            Wants::Range => self.take_range(cursor, waiter.count),
+            Wants::Block => None,
+        }
     }
 
     fn refill_ahead(&mut self, context: &mut Context<Self>) {

@@ -1,8 +1,8 @@
 //! Queues the callers that wait for numbers, and serves them from blocks.
 //!
-//! Most callers take numbers of any block. Others each want an unbroken range of their own,
-//! straight from the store. Refills for the first kind, or ahead of need, and writes for the second
-//! kind take turns. No caller overtakes another one of its kind.
+//! Most callers take numbers of any block. Others each want an unbroken range of their own, which
+//! comes straight from the store if memory has none. The two kinds take turns. No caller overtakes
+//! another one of its kind.
 
 use std::collections::VecDeque;
 
@@ -30,6 +30,9 @@ pub(crate) struct Waiter {
     pub(crate) wants: Wants,
     /// Whether the caller gets a write of its own, because its group asked for too much.
     is_alone: bool,
+    /// Whether a refill was started for a caller who wants a range. If memory has no such range
+    /// after that, the caller gets a write.
+    is_refilled_for: bool,
     /// The call, as the log names it.
     pub(crate) call: Span,
     answer: oneshot::Sender<Outcome>,
@@ -53,7 +56,7 @@ pub(crate) struct Queue {
     numbers: VecDeque<Waiter>,
     /// Callers that want ranges and blocks.
     ranges: VecDeque<Waiter>,
-    /// Whether a caller in `ranges` goes next, if a refill is needed, too.
+    /// Whether a caller in `ranges` goes next, if callers wait in `numbers`, too.
     is_range_next: bool,
 }
 
@@ -65,6 +68,7 @@ impl Waiter {
             count,
             wants,
             is_alone: false,
+            is_refilled_for: false,
             call: Span::current(),
             answer,
         };
@@ -116,9 +120,23 @@ impl Queue {
         !self.numbers.is_empty()
     }
 
-    /// Returns how many numbers the callers want together who want any numbers.
+    /// Returns how many numbers the callers want together who wait for a refill.
     pub(crate) fn waited_for(&self) -> u64 {
-        sum_of(self.numbers.iter())
+        let ranges = self.ranges.iter().filter(|waiter| waiter.is_refilled_for);
+        sum_of(self.numbers.iter().chain(ranges))
+    }
+
+    /// Lets the callers who want a range wait for a refill, too, if the first of them has not waited
+    /// for one. Returns whether they do.
+    pub(crate) fn refill_for_ranges(&mut self) -> bool {
+        let waits_newly = |waiter: &Waiter| waiter.wants == Wants::Range && !waiter.is_refilled_for;
+        if !self.ranges.front().is_some_and(waits_newly) {
+            return false;
+        }
+        for waiter in self.ranges.iter_mut() {
+            waiter.is_refilled_for = waiter.wants == Wants::Range;
+        }
+        true
     }
 
     /// Returns the caller that has waited longest of those who want any numbers, or else of the
@@ -127,18 +145,16 @@ impl Queue {
         self.numbers.front().or(self.ranges.front())
     }
 
-    /// Decides who goes next. Returns false for the callers who want any numbers, and for a refill
-    /// ahead of need if memory `is_low`.
-    pub(crate) fn take_turn(&mut self, is_low: bool) -> bool {
-        let is_refill_due = is_low || self.wants_numbers();
-        let is_range = !self.ranges.is_empty() && (self.is_range_next || !is_refill_due);
+    /// Decides who goes next. Returns false for the callers who want any numbers.
+    pub(crate) fn take_turn(&mut self) -> bool {
+        let is_range = !self.ranges.is_empty() && (self.is_range_next || self.numbers.is_empty());
         self.is_range_next = !is_range;
         is_range
     }
 
     /// Removes and returns the caller whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<Waiter> {
-        match self.take_turn(false) {
+        match self.take_turn() {
             true => self.ranges.pop_front(),
             false => self.numbers.pop_front(),
         }
@@ -209,6 +225,14 @@ impl Queue {
             }
         }
         group
+    }
+
+    /// Removes and returns the callers who wait for a refill.
+    pub(crate) fn take_refilled_for(&mut self) -> impl Iterator<Item = Waiter> + use<> {
+        let ranges = std::mem::take(&mut self.ranges).into_iter();
+        let (waiting, others): (VecDeque<_>, _) = ranges.partition(|waiter| waiter.is_refilled_for);
+        self.ranges = others;
+        self.take_numbers().chain(waiting)
     }
 
     /// Removes and returns the callers who want any numbers, in order.

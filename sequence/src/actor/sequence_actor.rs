@@ -167,24 +167,33 @@ impl SequenceActor {
             self.tell_loading();
         }
         self.issuer.refill_cursor();
+        self.serve_ranges();
         if let Some(next) = self.next_work() {
             let request = self.request(&next);
             self.in_flight = Some(next);
             self.reserve(request, context);
-            // Callers for ranges may wait behind a refill ahead of need.
-            self.hurry();
         }
     }
 
     /// Returns what the next reservation is for, if one is needed.
     fn next_work(&mut self) -> Option<PendingWork> {
-        let may_refill = !self.will_retry && !self.is_refused;
-        let is_low = may_refill && (self.issuer.wants_prefetch() || self.wants_load());
         if !self.queue.is_empty() {
-            let group = self.next_group(is_low);
+            let group = self.next_group();
             return Some(group.map_or(PendingWork::Refill, PendingWork::Group));
         }
-        is_low.then_some(PendingWork::Refill)
+        let is_needed = self.may_prefetch() || (self.may_refill() && self.wants_load());
+        is_needed.then_some(PendingWork::Refill)
+    }
+
+    /// Returns whether a refill may help that no caller needs at once: the store refused none for
+    /// good, and none is to be tried again later.
+    fn may_refill(&self) -> bool {
+        !self.will_retry && !self.is_refused
+    }
+
+    /// Returns whether memory is low, and a refill may help.
+    pub(crate) fn may_prefetch(&self) -> bool {
+        self.may_refill() && self.issuer.wants_prefetch()
     }
 
     fn wants_load(&self) -> bool {
@@ -212,7 +221,7 @@ impl SequenceActor {
         self.looks_for_returned = memory.adopts;
         drop(memory);
         let last_seen = last_seen.or(earlier.map(|earlier| earlier.seen));
-        self.is_ahead = !self.queue.wants_numbers();
+        self.is_ahead = self.queue.waited_for() == 0;
         ReserveRequest {
             last_seen,
             key: self.issuer.key.clone(),

@@ -89,9 +89,9 @@ pub(super) fn begin(
     })
 }
 
-/// Answers the first command of `rest`, which has `n_bytes`, and those behind it that are the same, if
-/// they are for numbers: the numbers of all of them are taken at once. So pipelined commands for one
-/// key cost little.
+/// Answers the first command of `rest`, which has `n_bytes`, and those behind it that are the same,
+/// if they are for numbers. The numbers of all of them are taken at once. So pipelined commands for
+/// one key cost little.
 ///
 /// Returns how many bytes the commands have. `None` if nothing was answered, because the commands
 /// have to be answered one by one.

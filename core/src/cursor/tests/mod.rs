@@ -117,7 +117,7 @@ fn closing_returns_what_is_left_and_filling_opens_again() {
 }
 
 #[test]
-fn a_batch_goes_on_into_the_next_block_unless_it_is_to_be_contiguous() {
+fn a_contiguous_batch_does_not_go_on_into_a_block_that_is_apart() {
     let cursor = filled(&[(0, 4), (10, 4), (20, 4)]);
     assert_eq!(take_batch(&cursor, 0, false), None);
     assert_eq!(take_batch(&cursor, 3, true), Some(vec![(0, 3)]));
@@ -138,6 +138,31 @@ fn a_batch_that_goes_on_where_its_block_ends_is_one_range() {
     assert_eq!(take_batch(&cursor, 3, false), Some(vec![(6, 3)]));
     assert_eq!(take_batch(&cursor, 2, true), None);
     assert_eq!(take_batch(&cursor, 2, false), Some(vec![(9, 1), (20, 1)]));
+}
+
+#[test]
+fn a_range_passes_over_a_short_rest_and_says_how_many_numbers_it_had() {
+    let beyond = |cursor: &Cursor, count| {
+        let (batch, n_passed) = cursor.take_beyond(count, 4)?;
+        let [range] = *batch.ranges.as_slice() else {
+            panic!("{batch:?}")
+        };
+        Some((range.first(), range.count(), n_passed))
+    };
+    let cursor = filled(&[(0, 4), (10, 8), (30, 3)]);
+    assert_eq!(beyond(&cursor, 0), None);
+    // What fits is taken from the present block.
+    assert_eq!(beyond(&cursor, 1), Some((0, 1, 0)));
+    // The rest is more than a fourth of the next block.
+    assert_eq!(beyond(&cursor, 4), None);
+    assert_eq!(take(&cursor), Some(1));
+    assert_eq!(beyond(&cursor, 9), None);
+    assert_eq!(beyond(&cursor, 3), Some((10, 3, 2)));
+    assert_eq!((cursor.issued(), cursor.remaining()), (7, 8));
+    assert_eq!(beyond(&cursor, 5), Some((13, 5, 0)));
+    assert_eq!(beyond(&cursor, 4), None);
+    assert_eq!(beyond(&cursor, 3), Some((30, 3, 0)));
+    assert_eq!(beyond(&cursor, 1), None);
 }
 
 #[test]
