@@ -73,6 +73,7 @@ pub use outcome::{DatabaseHealth, RedisHealth, StoreHealth};
 pub use recovery::{KeptNumbers, LastRecovery};
 pub use reservation::{
     counter_read::ReadCounter,
+    pace::worth_a_write,
     progress::ReservationProgress,
     request::{ReserveRequest, Reserved, Unpublished, Want},
 };

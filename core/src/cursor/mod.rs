@@ -190,8 +190,8 @@ impl Cursor {
     /// Returns how many numbers were taken since the cursor was created.
     ///
     /// The result never decreases, and is exact while no thread takes. It includes the numbers that
-    /// were [abandoned](Self::take_abandoned) or [passed over](Self::take_beyond). So all numbers that were filled are issued, returned
-    /// by a close, or left.
+    /// were [abandoned](Self::take_abandoned) or [passed over](Self::take_beyond). So all numbers
+    /// that were filled are issued, returned by a close, or left.
     #[must_use]
     pub fn issued(&self) -> u64 {
         let issued = loop {

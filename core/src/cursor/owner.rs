@@ -52,7 +52,7 @@ impl Cursor {
             first: block.first(),
             step: block.step(),
             count: block.count(),
-            // A thread that moves on to the new block has used up all blocks before it.
+            // A thread that moves on to the new block has used up or passed over all before it.
             issued_before: newest.issued(newest.count),
         };
         let new = after(top, 1);

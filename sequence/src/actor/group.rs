@@ -38,7 +38,8 @@ impl SequenceActor {
     /// is a refill. If memory is low, a refill is made for ranges, too.
     pub(crate) fn next_group(&mut self) -> Option<Vec<Waiter>> {
         if self.queue.take_turn() {
-            if self.may_prefetch() && self.queue.refill_for_ranges() {
+            let is_brought = |count| self.issuer.is_refilled_whole(count);
+            if self.may_prefetch() && self.queue.refill_for_ranges(is_brought) {
                 return None;
             }
             let in_bursts = self.issuer.burst().saturating_mul(PART_OF_LEFT);

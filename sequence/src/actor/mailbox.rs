@@ -79,8 +79,8 @@ impl SequenceActor {
         self.issuer.snowflake().is_some() && !self.issuer.is_outdated()
     }
 
-    /// Gives a caller numbers that arrived since it found none, unless other callers have waited
-    /// longer. Returns the caller if there are none for it. A time-ordered sequence has no cursor,
+    /// Gives a caller numbers that arrived since it found none, unless callers who want any numbers
+    /// have waited longer. Returns the caller if there are none for it. A time-ordered sequence has no cursor,
     /// and `advance` serves its callers.
     pub(crate) fn serve_now(&self, waiter: Waiter) -> Option<Waiter> {
         let Some(batch) = self.take_now(&waiter) else {

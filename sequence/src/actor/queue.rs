@@ -1,8 +1,8 @@
 //! Queues the callers that wait for numbers, and serves them from blocks.
 //!
 //! Most callers take numbers of any block. Others each want an unbroken range of their own, which
-//! comes straight from the store if memory has none. The two kinds take turns. No caller overtakes
-//! another one of its kind.
+//! comes straight from the store if memory has none. The two kinds take turns. No caller in the
+//! queue overtakes another one of its kind.
 
 use std::collections::VecDeque;
 
@@ -30,9 +30,7 @@ pub(crate) struct Waiter {
     pub(crate) wants: Wants,
     /// Whether the caller gets a write of its own, because its group asked for too much.
     is_alone: bool,
-    /// Whether a refill was started for a caller who wants a range. If memory has no such range
-    /// after that, the caller gets a write.
-    is_refilled_for: bool,
+    refill: RefillForRange,
     /// The call, as the log names it.
     pub(crate) call: Span,
     answer: oneshot::Sender<Outcome>,
@@ -47,6 +45,15 @@ pub enum Wants {
     Range,
     /// A block, for a client that counts by itself.
     Block,
+}
+
+/// Whether a refill is made for a caller who wants a range. If memory has no such range after that,
+/// the caller gets a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RefillForRange {
+    None,
+    UnderWay,
+    Done,
 }
 
 /// Waiters in the order in which they came.
@@ -68,11 +75,19 @@ impl Waiter {
             count,
             wants,
             is_alone: false,
-            is_refilled_for: false,
+            refill: RefillForRange::None,
             call: Span::current(),
             answer,
         };
         (waiter, receiver)
+    }
+
+    fn is_refilled_for(&self) -> bool {
+        self.refill == RefillForRange::UnderWay
+    }
+
+    fn may_be_refilled_for(&self) -> bool {
+        self.wants == Wants::Range && self.refill == RefillForRange::None
     }
 
     /// Returns whether the caller gave up.
@@ -122,21 +137,32 @@ impl Queue {
 
     /// Returns how many numbers the callers want together who wait for a refill.
     pub(crate) fn waited_for(&self) -> u64 {
-        let ranges = self.ranges.iter().filter(|waiter| waiter.is_refilled_for);
+        let ranges = self.ranges.iter().filter(|waiter| waiter.is_refilled_for());
         sum_of(self.numbers.iter().chain(ranges))
     }
 
     /// Lets the callers who want a range wait for a refill, too, if the first of them has not waited
-    /// for one. Returns whether they do.
-    pub(crate) fn refill_for_ranges(&mut self) -> bool {
-        let waits_newly = |waiter: &Waiter| waiter.wants == Wants::Range && !waiter.is_refilled_for;
-        if !self.ranges.front().is_some_and(waits_newly) {
+    /// for one, and one brings as many numbers as it wants. Returns whether they do.
+    pub(crate) fn refill_for_ranges(&mut self, is_brought: impl Fn(u64) -> bool) -> bool {
+        let is_ready = |waiter: &Waiter| waiter.may_be_refilled_for() && is_brought(waiter.count);
+        if !self.ranges.front().is_some_and(is_ready) {
             return false;
         }
-        for waiter in self.ranges.iter_mut() {
-            waiter.is_refilled_for = waiter.wants == Wants::Range;
+        for waiter in &mut self.ranges {
+            if waiter.may_be_refilled_for() {
+                waiter.refill = RefillForRange::UnderWay;
+            }
         }
         true
+    }
+
+    /// Notes that a refill has ended.
+    pub(crate) fn end_refill(&mut self) {
+        for waiter in &mut self.ranges {
+            if waiter.is_refilled_for() {
+                waiter.refill = RefillForRange::Done;
+            }
+        }
     }
 
     /// Returns the caller that has waited longest of those who want any numbers, or else of the
@@ -230,7 +256,7 @@ impl Queue {
     /// Removes and returns the callers who wait for a refill.
     pub(crate) fn take_refilled_for(&mut self) -> impl Iterator<Item = Waiter> + use<> {
         let ranges = std::mem::take(&mut self.ranges).into_iter();
-        let (waiting, others): (VecDeque<_>, _) = ranges.partition(|waiter| waiter.is_refilled_for);
+        let (waiting, others): (VecDeque<_>, _) = ranges.partition(Waiter::is_refilled_for);
         self.ranges = others;
         self.take_numbers().chain(waiting)
     }
@@ -436,6 +462,34 @@ pub(crate) mod tests {
         let order: Vec<Wants> = all.map(|waiter| waiter.wants).collect();
         let expected = [Wants::Numbers, Wants::Range, Wants::Numbers, Wants::Range];
         assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn a_range_waits_for_one_refill_and_then_for_a_write() {
+        let mut queue = Queue::default();
+        let wanted = [(5, Wants::Range), (7, Wants::Block), (6, Wants::Range)];
+        let _receivers = wanted.map(|(count, wants)| call(&mut queue, count, wants));
+        assert!(!queue.refill_for_ranges(|count| count != 5));
+        assert_eq!(queue.waited_for(), 0);
+        assert!(queue.refill_for_ranges(|count| count == 5));
+        assert_eq!(queue.waited_for(), 11);
+        let _late = call(&mut queue, 3, Wants::Range);
+        queue.end_refill();
+        assert_eq!(queue.waited_for(), 0);
+        assert!(!queue.refill_for_ranges(|_| true));
+    }
+
+    #[test]
+    fn a_refill_fails_for_those_who_waited_for_it() {
+        let mut queue = Queue::default();
+        let wanted = [(1, Wants::Numbers), (5, Wants::Range), (7, Wants::Block)];
+        let _receivers = wanted.map(|(count, wants)| call(&mut queue, count, wants));
+        assert!(queue.refill_for_ranges(|_| true));
+        let _late = call(&mut queue, 4, Wants::Range);
+        let failed: Vec<Waiter> = queue.take_refilled_for().collect();
+        assert_eq!(counts(&failed), [1, 5]);
+        let others: Vec<Waiter> = queue.take_all().collect();
+        assert_eq!(counts(&others), [7, 4]);
     }
 
     #[test]

@@ -318,6 +318,7 @@ impl SequenceActor {
                 Ok(block) => self.refill(block),
                 Err(error) => self.fail_refill(&error, context),
             }
+            self.queue.end_refill();
         }
         self.tell_loading();
         self.go_on(context);

@@ -1,7 +1,7 @@
 //! Says what the speed limit of a sequence means for the callers of an issuer.
 
 use odometer_core::{sizing::SizeReason, speed_limit::SpeedLimit};
-use odometer_store::limit_of;
+use odometer_store::{limit_of, worth_a_write};
 
 use crate::{actor::queue::Wants, error::SequenceError, issuer::memory::Issuer};
 
@@ -14,6 +14,13 @@ impl Issuer {
     /// Returns how many numbers can be reserved at once, as far as memory knows.
     pub(crate) fn burst(&self) -> u64 {
         self.limit().map_or(u64::MAX, SpeedLimit::burst)
+    }
+
+    /// Returns whether a refill brings a caller who waits for it `count` numbers, however much of the
+    /// speed limit is used. As far as memory knows.
+    pub(crate) fn is_refilled_whole(&self, count: u64) -> bool {
+        self.limit()
+            .is_none_or(|limit| count <= worth_a_write(limit))
     }
 
     /// Returns why a caller got no numbers in time: the speed limit held the last refill back, or

@@ -117,14 +117,19 @@ pub(super) fn take_alike(
     } else {
         return None;
     };
-    let commands = rest.chunks_exact(n_bytes).take(MAX_ALIKE);
+    let most = MAX_ALIKE.min(numbers::max_times(session, n));
+    let commands = rest.chunks_exact(n_bytes).take(most);
     let n_alike = commands.take_while(|next| *next == command).count();
-    let times = u64::try_from(n_alike).ok()?;
-    let is_taken = numbers::take_now(session, arguments.text(1), (n, times), replies);
-    is_taken.then(|| {
-        session.n_commands += times;
-        n_alike * n_bytes
-    })
+    let times = u64::try_from(n_alike).ok().filter(|times| *times > 1)?;
+    if !numbers::take_now(session, arguments.text(1), (n, times), replies) {
+        if n > 1 {
+            // Numbers may have turned out to be apart. The next command looks before it takes any.
+            session.forget_unbroken();
+        }
+        return None;
+    }
+    session.n_commands += times;
+    Some(n_alike * n_bytes)
 }
 
 /// Answers a command that waited. Logs why, if the service cannot answer it.

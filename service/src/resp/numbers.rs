@@ -25,6 +25,16 @@ use crate::calls::sources::{self, Taker};
 use crate::calls::state::Calls;
 use crate::calls::suggestions;
 
+/// Returns how many commands for `n` numbers each may be answered at once.
+pub(super) fn max_times(session: &Session, n: u64) -> usize {
+    let most = match session.worker.resp.calls.access.asks_who() {
+        true => ALWAYS,
+        false => MAX_COUNT,
+    };
+    let times = most.checked_div(n).unwrap_or(0);
+    usize::try_from(times).unwrap_or(usize::MAX)
+}
+
 /// Takes the numbers of `times` commands for `n` numbers each from memory: the warm path. Replies to
 /// each command with the last of its numbers. Returns false, and replies nothing, if the commands
 /// have to wait, or to be looked at.

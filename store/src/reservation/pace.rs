@@ -91,8 +91,7 @@ impl Need {
 
     /// Needs what makes a write worth it if callers wait for it, and at least `least`.
     pub(crate) fn of_callers(limit: SpeedLimit, least: u64) -> Self {
-        let worth = u64::from(limit.rate()) / PART_OF_SECOND;
-        Self::all(worth.max(least).clamp(1, limit.burst()))
+        Self::all(worth_a_write(limit).max(least).clamp(1, limit.burst()))
     }
 
     fn of_refill(limit: SpeedLimit, count: u64, demand: &Demand) -> Self {
@@ -113,6 +112,13 @@ impl Need {
             ..self
         }
     }
+}
+
+/// Returns for how many numbers a limit makes a refill wait, if callers wait for the refill. So a
+/// refill brings them at least as many, unless they want fewer.
+#[must_use]
+pub fn worth_a_write(limit: SpeedLimit) -> u64 {
+    (u64::from(limit.rate()) / PART_OF_SECOND).clamp(1, limit.burst())
 }
 
 /// What the speed limit allows of the numbers that are wanted.
