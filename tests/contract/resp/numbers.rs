@@ -84,16 +84,22 @@ fn equal_commands_in_a_row_get_their_numbers_in_order() {
     });
 }
 
+/// Starts a service whose sequence `orders` has blocks of 1,000 numbers.
+async fn with_blocks_of_a_thousand() -> RespService {
+    let options = Program::options().without_speed_limit();
+    let service = RespService::with(options).await;
+    let block = json!({"block": {"min": 1000, "max": 1000}});
+    let client = service.program.client();
+    client.define("orders", &block).await;
+    service
+}
+
 /// Ranges alone let blocks be fetched ahead. They go on into the next block: the rest of one, 20
 /// numbers, is too much of the next one to be passed over.
 #[test]
 fn ranges_of_a_key_come_from_memory() {
     run(async {
-        let options = Program::options().without_speed_limit();
-        let service = RespService::with(options).await;
-        let http = service.program.client();
-        let block = json!({"block": {"min": 1000, "max": 1000}});
-        http.define("orders", &block).await;
+        let service = with_blocks_of_a_thousand().await;
         let mut client = service.connect().await;
         let mut ledger = Ledger::default();
         for _ in 0..2_000 {
@@ -101,7 +107,7 @@ fn ranges_of_a_key_come_from_memory() {
             ledger.record("orders", &[given]);
         }
         assert_eq!((ledger.n_duplicates(), ledger.n_numbers()), (0, 140_000));
-        let scrape = Scrape::of(&http).await;
+        let scrape = Scrape::of(&service.program.client()).await;
         let n_reserved = scrape.n_reservations("reserved");
         assert!((140.0..160.0).contains(&n_reserved), "{n_reserved}");
         assert_eq!(scrape.n_abandoned(), 0.0);
@@ -112,11 +118,7 @@ fn ranges_of_a_key_come_from_memory() {
 #[test]
 fn a_range_passes_over_the_short_end_of_a_block() {
     run(async {
-        let options = Program::options().without_speed_limit();
-        let service = RespService::with(options).await;
-        let http = service.program.client();
-        let block = json!({"block": {"min": 1000, "max": 1000}});
-        http.define("orders", &block).await;
+        let service = with_blocks_of_a_thousand().await;
         let mut client = service.connect().await;
         let mut ledger = Ledger::default();
         for call in 0..2_000 {
@@ -125,7 +127,7 @@ fn a_range_passes_over_the_short_end_of_a_block() {
             ledger.record("orders", &[range(&reply, n)]);
         }
         assert_eq!(ledger.n_duplicates(), 0);
-        let scrape = Scrape::of(&http).await;
+        let scrape = Scrape::of(&service.program.client()).await;
         let n_passed = scrape.n_abandoned();
         // About 22 blocks end, each with a rest of up to 10 numbers.
         assert!((50.0..300.0).contains(&n_passed), "{n_passed}");
