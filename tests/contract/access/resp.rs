@@ -256,20 +256,21 @@ create = [\"*\"]
 numbers = \"100/s\"
 ";
 
-#[test]
-fn the_callers_of_a_role_take_no_more_than_its_quota() {
-    run(async {
-        let slow = TestCaller::new("slow", "slow");
-        let roles = start(Program::options(), SLOW, &slow.section()).await;
-        let (mut sum, mut n_refused, began) = (0_u64, 0, Instant::now());
-        let mut clients = Vec::new();
-        for _ in 0..4 {
-            clients.push(logged_in(&roles, &slow.token).await);
-        }
-        for round in 0..100 {
-            let n = if round % 10 == 0 { 7 } else { 100 };
-            let at = round % clients.len();
-            let reply = clients[at].ask(&format!("INCRBY orders {n}")).await;
+/// Takes numbers over four connections, in rows of `row` equal commands for mostly `usual` numbers
+/// each. Checks how many come.
+async fn takes_the_quota(row: usize, usual: u64) {
+    let slow = TestCaller::new("slow", "slow");
+    let roles = start(Program::options(), SLOW, &slow.section()).await;
+    let (mut sum, mut n_refused, began) = (0_u64, 0, Instant::now());
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(logged_in(&roles, &slow.token).await);
+    }
+    for round in 0..100 {
+        let n = if round % 10 == 0 { 7 } else { usual };
+        let at = round % clients.len();
+        let commands = format!("INCRBY orders {n}\r\n").repeat(row);
+        for reply in clients[at].ask_all(commands.as_bytes(), row).await {
             if reply.starts_with("-TRYAGAIN quota_exceeded: ") {
                 n_refused += 1;
             } else {
@@ -277,10 +278,24 @@ fn the_callers_of_a_role_take_no_more_than_its_quota() {
                 sum += n;
             }
         }
-        let passed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let most = 1000 + (100 * passed_ms).div_ceil(1000) + 64;
-        assert!(sum <= most, "{sum} of {most}");
-        assert!(n_refused > 0 && sum > 500, "vacuous: {sum}, {n_refused}");
+    }
+    let passed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let most = 1000 + (100 * passed_ms).div_ceil(1000) + 64;
+    assert!(sum <= most, "{sum} of {most}");
+    assert!(n_refused > 0 && sum > 500, "vacuous: {sum}, {n_refused}");
+}
+
+#[test]
+fn the_callers_of_a_role_take_no_more_than_its_quota() {
+    run(async {
+        takes_the_quota(1, 100).await;
+    });
+}
+
+#[test]
+fn equal_commands_in_a_row_take_no_more_than_the_quota() {
+    run(async {
+        takes_the_quota(10, 10).await;
     });
 }
 

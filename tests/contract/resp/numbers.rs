@@ -84,6 +84,39 @@ fn equal_commands_in_a_row_get_their_numbers_in_order() {
     });
 }
 
+/// Also if their numbers are apart, or come from a time.
+#[test]
+fn equal_commands_in_a_row_get_the_numbers_of_each_kind() {
+    run(async {
+        let service = RespService::with(Program::options().without_speed_limit()).await;
+        let http = service.program.client();
+        let odd = json!({"step": 2, "block": {"min": 1000}});
+        http.define("odd", &odd).await;
+        http.define("flakes", &json!({"kind": "snowflake"})).await;
+        let mut client = service.connect().await;
+        let (mut ledger, mut last) = (Ledger::default(), [-1, 0]);
+        for row in 1..=40 {
+            for (name, before) in ["odd", "flakes"].into_iter().zip(&mut last) {
+                let commands = format!("INCR {name}\r\n").repeat(row);
+                for reply in client.ask_all(commands.as_bytes(), row).await {
+                    let number = resp_number(&reply);
+                    assert!(number > *before, "{number} after {before}");
+                    ledger.record(name, &[Range::single(number)]);
+                    *before = number;
+                }
+            }
+            let refused = client.ask_all(b"INCRBY odd 3\r\nINCRBY odd 3\r\n", 2).await;
+            assert!(
+                refused.iter().all(|line| line.starts_with(UNEVEN)),
+                "{refused:?}"
+            );
+        }
+        assert_eq!((ledger.n_duplicates(), ledger.n_numbers()), (0, 2 * 820));
+        // The ranges that were refused took no number.
+        assert_eq!(last[0], 2 * 820 - 1);
+    });
+}
+
 /// Starts a service whose sequence `orders` has blocks of 1,000 numbers.
 async fn with_blocks_of_a_thousand() -> RespService {
     let options = Program::options().without_speed_limit();
