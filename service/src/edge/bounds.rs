@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::config::Config;
+
 /// How many times longer a whole reply may take than a reply may stand still.
 ///
 /// This holds for replies that their caller does not take at once.
@@ -42,4 +44,21 @@ pub(crate) struct ConnectionBounds {
     pub unread: usize,
     /// The most connections of one worker.
     pub connections: usize,
+}
+
+impl ConnectionBounds {
+    /// Returns the bounds for each of a worker's `connections`. Up to `unread` bytes of a request are
+    /// read before it is answered.
+    pub(crate) fn new(config: &Config, unread: usize, connections: usize) -> Self {
+        Self {
+            head: config.http.head,
+            request: config.http.head
+                + config.http.body
+                + config.refill.deadline
+                + config.store.timeout,
+            reply: config.http.write,
+            unread,
+            connections,
+        }
+    }
 }

@@ -76,7 +76,8 @@ pub fn serve(
     } = settings;
     let address = listener.local_addr()?;
     let workers = n_workers(role, config);
-    let bounds = connection_bounds(config, (connections / workers).max(1));
+    let unread = max_unread(config.limits.body);
+    let bounds = ConnectionBounds::new(config, unread, (connections / workers).max(1));
     let openapi = openapi::document().map_err(io::Error::other)?;
     let place = (role, address.ip().is_loopback());
     let secured = is_secured(role, config).then(|| Arc::clone(&credentials));
@@ -143,20 +144,6 @@ pub fn serve(
 async fn guarded(opening: Opening, io: TcpStream) -> Result<GuardedConnection, DispatchError> {
     let opened = opening.open(io).await.map_err(DispatchError::Io)?;
     Ok((Guarded::new(opened.connection, opened.place), opened.peer))
-}
-
-/// Returns what each of a worker's `connections` may cost.
-fn connection_bounds(config: &Config, connections: usize) -> ConnectionBounds {
-    ConnectionBounds {
-        head: config.http.head,
-        request: config.http.head
-            + config.http.body
-            + config.refill.deadline
-            + config.store.timeout,
-        reply: config.http.write,
-        unread: max_unread(config.limits.body),
-        connections,
-    }
 }
 
 /// Returns the metrics of a listener's connections, of which those of callers are counted.

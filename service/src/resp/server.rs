@@ -52,7 +52,7 @@ pub fn serve(
     } = settings;
     let is_loopback = listener.local_addr()?.ip().is_loopback();
     let workers = worker_count(config.http.workers);
-    let bounds = connection_bounds(config, (connections / workers).max(1));
+    let bounds = ConnectionBounds::new(config, MAX_COMMAND, (connections / workers).max(1));
     let of_listener = metrics.resp_listener();
     let all = bounds.connections.saturating_mul(workers);
     of_listener.max.set(all as f64);
@@ -99,20 +99,6 @@ pub fn serve(
 /// Returns whether the listener speaks TLS.
 pub fn is_secured(config: &Config) -> bool {
     config.tls.certificate_file.is_some()
-}
-
-/// Returns what each of a worker's `connections` may cost.
-fn connection_bounds(config: &Config, connections: usize) -> ConnectionBounds {
-    ConnectionBounds {
-        head: config.http.head,
-        request: config.http.head
-            + config.http.body
-            + config.refill.deadline
-            + config.store.timeout,
-        reply: config.http.write,
-        unread: MAX_COMMAND,
-        connections,
-    }
 }
 
 /// Starts the tick of a worker, which watches its connections.
