@@ -12,6 +12,10 @@ use tokio::process::Command;
 use super::native::{Amount, NativeOutcome, Tool, number_after, output, whole_seconds};
 use crate::{cores::Cores, reading::Latency};
 
+/// How long the clients may take to connect, in seconds. `pgbench` counts this time as part of the run.
+/// On a busy machine it can be as long as a short run, which then makes no request.
+const CONNECTING: u64 = 1;
+
 /// The part of all requests for which `pgbench` logs the latency.
 const SAMPLED: &str = "0.1";
 
@@ -56,9 +60,16 @@ impl Tool for Pgbench {
             .arg(&script);
         match amount {
             Amount::OneEach => command.args(["--transactions", "1"]),
-            Amount::For(length) => command
-                .args(["--time", &whole_seconds(length).to_string()])
-                .args(["--log", "--log-prefix", "times", "--sampling-rate", SAMPLED]),
+            Amount::For(length) => {
+                let seconds = CONNECTING + whole_seconds(length);
+                command.args(["--time", &seconds.to_string()]).args([
+                    "--log",
+                    "--log-prefix",
+                    "times",
+                    "--sampling-rate",
+                    SAMPLED,
+                ])
+            }
         };
         let text = output(cores, command.arg(&self.database)).await;
         let of_whole = "number of transactions actually processed:";
