@@ -120,21 +120,23 @@ fn a_token_costs_a_warm_number_at_most_three_percent() {
         let file = folder.path().join("callers.toml");
         let section = format!("[caller]\nrole = \"taker\"\nsha256 = [\"{digits}\"]\n");
         std::fs::write(&file, section).expect("our directory");
-        let options = Program::options()
+        // Once a second a connection asks the routes who its caller is. A slow machine needs more
+        // seconds for the same requests, so that is left out here.
+        let remembering = || Program::options().without_guards("memo-never-stale");
+        let options = remembering()
             .env("ODOMETER_ACCESS__CALLERS_FILE", file.display())
             .env("ODOMETER_ACCESS__ROLES__TAKER__TAKE", "order*")
             .env("ODOMETER_ACCESS__ROLES__TAKER__CREATE", "order*");
         let shown = request_to(options, "orders/next", &bearer).await;
         // A header of the same length that nobody reads.
         let other = bearer.replace("Authorization", "If-None-Match");
-        let plain = request_with("orders/next", &other).await;
+        let plain = request_to(remembering(), "orders/next", &other).await;
         assert!(
             shown.instructions <= plain.instructions * 1.03,
             "{plain:?} {shown:?}"
         );
-        // Once a second a connection asks the routes who its caller is.
         assert!(
-            shown.allocations <= plain.allocations + 0.3,
+            shown.allocations <= plain.allocations + 0.05,
             "{plain:?} {shown:?}"
         );
     });
