@@ -135,8 +135,9 @@ fn a_token_costs_a_warm_number_at_most_three_percent() {
             shown.instructions <= plain.instructions * 1.03,
             "{plain:?} {shown:?}"
         );
+        // What the service does by the clock allocates, too. A token that allocates adds 1 or more.
         assert!(
-            shown.allocations <= plain.allocations + 0.05,
+            shown.allocations <= plain.allocations + 0.3,
             "{plain:?} {shown:?}"
         );
     });
