@@ -3,7 +3,10 @@
 //! Nothing here knows how the program works inside. The tools meet the program over HTTP, by
 //! the protocol of Redis, by signals, on standard error and in its tables.
 
-use std::time::{Duration, Instant};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    time::{Duration, Instant},
+};
 
 mod backend;
 mod balancer;
@@ -94,16 +97,28 @@ pub fn run(test: impl Future<Output = ()>) {
         .enable_all()
         .build()
         .expect("a runtime starts");
-    runtime.block_on(async {
-        let ended = tokio::time::timeout(limit, Box::pin(test)).await;
-        assert!(ended.is_ok(), "the test hung: not done within {limit:?}");
-    });
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let ended = tokio::time::timeout(limit, Box::pin(test)).await;
+            assert!(ended.is_ok(), "the test hung: not done within {limit:?}");
+        });
+    }));
+    // A test that failed is waited for as well. Otherwise a thread that does not end would keep the
+    // failure from being told.
     let ended = Instant::now();
     runtime.shutdown_timeout(RUNTIME_LIMIT);
+    let is_late = ended.elapsed() >= RUNTIME_LIMIT;
+    if is_late {
+        eprintln!(
+            "the threads, and what each waits for in the kernel:\n{}",
+            hang::threads().join("\n")
+        );
+    }
+    if let Err(failure) = outcome {
+        resume_unwind(failure);
+    }
     assert!(
-        ended.elapsed() < RUNTIME_LIMIT,
-        "a thread of the test did not end within {RUNTIME_LIMIT:?}; the threads, and what each waits \
-         for in the kernel:\n{}",
-        hang::threads().join("\n")
+        !is_late,
+        "a thread of the test did not end within {RUNTIME_LIMIT:?}"
     );
 }
