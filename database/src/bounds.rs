@@ -34,8 +34,8 @@ const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABL
 /// Makes each statement a transaction of its own, and lets no transaction begin when another one
 /// ends. By other defaults of a server, a reservation would be committed later, or never.
 const MYSQL_COMMITS: &str = "SET SESSION autocommit = 1, completion_type = 'NO_CHAIN'";
-/// Sets how long MySQL keeps a connection that sends nothing. The pool closes such a connection
-/// after ten minutes.
+/// Sets how long MySQL keeps a connection that sends nothing. While this program serves, the looks
+/// of the monitor keep each connection from being quiet for so long.
 const QUIET_SECONDS: u32 = 900;
 
 /// Returns for how long a server lets a statement go on of which this program waits for `longest`.

@@ -234,10 +234,7 @@ impl Target {
     /// Returns the options of the one connection that migrates. Its statements have no time limit.
     pub fn single(&self, acquire: Duration, is_pooled: bool) -> ConnectOptions {
         let mut options = self.options(acquire, None, is_pooled);
-        options
-            .max_connections(1)
-            .idle_timeout(None::<Duration>)
-            .max_lifetime(None::<Duration>);
+        options.max_connections(1);
         options
     }
 
@@ -270,6 +267,11 @@ impl Target {
             .connect_lazy(true)
             .acquire_timeout(acquire)
             .test_before_acquire(false)
+            // The driver looks for old connections in a task that can go round for ever (sqlx issue
+            // 3645). Without these two limits it starts no such task. Connections are used in turn,
+            // and the monitor looks every few seconds, so none of them is quiet for long.
+            .idle_timeout(None::<Duration>)
+            .max_lifetime(None::<Duration>)
             .sqlx_logging(false)
             .record_stmt_in_spans(false)
             .map_sqlx_sqlite_opts(|sqlite| {
@@ -381,6 +383,23 @@ fn split_parameters(backend: DbBackend, mut url: url::Url) -> (url::Url, PoolerR
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_pool_has_a_task_that_looks_for_old_connections() {
+        for url in ["sqlite:a.db", "postgres://u@h/d", "mysql://u@h/d"] {
+            let target = Target::parse(url).unwrap();
+            let limit = Duration::from_secs(5);
+            for options in [
+                target.options(limit, Some(limit), false),
+                target.options(limit, Some(limit), true),
+                target.single(limit, false),
+            ] {
+                // `Some(None)` is no limit, and `None` is that of the driver.
+                assert_eq!(options.get_idle_timeout(), Some(None), "{url}");
+                assert_eq!(options.get_max_lifetime(), Some(None), "{url}");
+            }
+        }
+    }
 
     #[test]
     fn every_scheme_of_the_contract_is_known() {

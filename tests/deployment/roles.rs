@@ -1,10 +1,11 @@
 //! Tests two users of a database. One owns the schema and migrates, the other only reads and writes
 //! rows.
 
-use sea_orm::{ConnectOptions, ConnectionTrait, Database};
+use sea_orm::{ConnectionTrait, Database};
 
 use crate::support::{
-    Backend, Ledger, Options, PASSWORD, Program, Range, Server, for_each_server, settings,
+    Backend, Ledger, Options, PASSWORD, Program, Range, Server, for_each_server, one_connection,
+    settings,
 };
 
 /// The document with the statements for administrators.
@@ -73,9 +74,7 @@ fn statements(backend: Backend) -> String {
 
 /// Returns whether a user may run a statement.
 async fn may(url: &str, statement: &str) -> bool {
-    let mut options = ConnectOptions::new(url.to_owned());
-    options.max_connections(1).sqlx_logging(false);
-    let connection = Box::pin(Database::connect(options)).await;
+    let connection = Box::pin(Database::connect(one_connection(url))).await;
     let connection = connection.expect("the user may connect");
     let done = connection.execute_unprepared(statement).await;
     connection.close().await.expect("a connection closes");

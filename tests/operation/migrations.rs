@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use sea_orm::{ConnectOptions, ConnectionTrait, Database};
+use sea_orm::{ConnectionTrait, Database};
 
-use crate::support::{Backend, Product, Program, Server, TestDatabase, for_each_server, run, wait};
+use crate::support::{
+    Backend, Product, Program, Server, TestDatabase, for_each_server, one_connection, run, wait,
+};
 
 for_each_server!(
     four_migrations_at_once_make_one_schema,
@@ -68,9 +70,7 @@ async fn a_migration_that_waits_for_another_ends_at_sigterm(backend: Backend) {
 /// Checks that a migration waits for the holder of `lock`, and ends by SIGTERM. The query `waiting`
 /// counts the sessions that wait.
 async fn a_migration_waits(database: &TestDatabase, lock: &str, waiting: &str) {
-    let mut options = ConnectOptions::new(database.url.clone());
-    options.max_connections(1).sqlx_logging(false);
-    let other = Box::pin(Database::connect(options)).await;
+    let other = Box::pin(Database::connect(one_connection(&database.url))).await;
     let other = other.expect("the database answers");
     other.execute_unprepared(lock).await.expect("nobody has it");
 

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use sea_orm::{ConnectOptions, Database};
+use sea_orm::Database;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::support::{
     ACCOUNT, Backend, Finished, PASSWORD, Program, Server, TestDatabase, for_each_backend,
-    for_each_server, run, wait,
+    for_each_server, one_connection, run, wait,
 };
 
 /// Words that no message may contain if the server answers.
@@ -212,9 +212,7 @@ async fn a_server_without_a_connection_left_is_waited_for(backend: Backend) {
             "1226",
         ),
     };
-    let mut options = ConnectOptions::new(database.url.clone());
-    options.max_connections(1).sqlx_logging(false);
-    let taken = Box::pin(Database::connect(options)).await;
+    let taken = Box::pin(Database::connect(one_connection(&database.url))).await;
     let taken = taken.expect("there is a connection still");
     server.administrate(&none_left).await;
     let mut program = Program::options().database(&database.url).start().await;

@@ -17,6 +17,18 @@ use super::{
 /// Bounds how long a server takes to end sessions.
 const SESSIONS_END: Duration = Duration::from_secs(60);
 
+/// Returns the options of one connection of a test, without the driver's task that looks for old ones
+/// and can go round for ever (sqlx issue 3645).
+pub fn one_connection(url: impl Into<String>) -> ConnectOptions {
+    let mut options = ConnectOptions::new(url);
+    options
+        .max_connections(1)
+        .idle_timeout(None::<Duration>)
+        .max_lifetime(None::<Duration>)
+        .sqlx_logging(false);
+    options
+}
+
 /// A kind of database that Odometer runs on. [`Product`] says which server of this kind a test
 /// uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,9 +158,7 @@ impl TestDatabase {
     }
 
     async fn connect(&self) -> DatabaseConnection {
-        let mut options = ConnectOptions::new(self.administrator_url.clone());
-        options.max_connections(1).sqlx_logging(false);
-        Box::pin(Database::connect(options))
+        Box::pin(Database::connect(one_connection(&self.administrator_url)))
             .await
             .expect("the test's database answers")
     }

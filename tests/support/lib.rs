@@ -51,7 +51,7 @@ pub mod token_signer;
 pub mod wait;
 mod workers;
 
-pub use backend::{Backend, TestDatabase};
+pub use backend::{Backend, TestDatabase, one_connection};
 pub use balancer::{Balancer, Spreads};
 pub use callgrind::{Callgrind, Counted};
 pub use certificates::Authority;

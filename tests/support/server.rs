@@ -7,12 +7,13 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal};
-use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, Statement};
+use sea_orm::{ConnectionTrait, Database, DatabaseConnection, Statement};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use super::{
-    Backend, Product, child::wait_with_limit, clock, keeper, mariadb, mysql, ports, postgres, wait,
+    Backend, Product, backend::one_connection, child::wait_with_limit, clock, keeper, mariadb,
+    mysql, ports, postgres, wait,
 };
 
 /// The password of every account of every throwaway server. It is easy to find in a log, and no log
@@ -317,12 +318,10 @@ impl Server {
     }
 
     async fn try_administrate_in(&self, database: &str) -> Option<DatabaseConnection> {
-        let mut options = ConnectOptions::new(self.administrator_url(database));
+        let mut options = one_connection(self.administrator_url(database));
         options
-            .max_connections(1)
             .connect_timeout(Duration::from_secs(2))
-            .acquire_timeout(Duration::from_secs(2))
-            .sqlx_logging(false);
+            .acquire_timeout(Duration::from_secs(2));
         let connection = Box::pin(Database::connect(options)).await.ok()?;
         match connection.execute_unprepared("SELECT 1").await {
             Ok(_) => Some(connection),
