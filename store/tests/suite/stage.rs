@@ -240,6 +240,19 @@ impl Stage {
         frozen.thaw().await;
         outcome
     }
+
+    /// The same with a reservation, until one was sent and has no known outcome. A statement of the
+    /// store's own may have SQLite's one connection before it. Then the reservation is not sent.
+    pub(crate) async fn unknown<T>(&self, lock: Lock, reserving: impl AsyncFn() -> T) -> T {
+        let before = self.n_uncertain();
+        wait::until("a reservation has no known outcome", LIMIT, async || {
+            // What waits for the connection goes first.
+            let _waited = self.resolve_or_create().await;
+            let outcome = self.unheard(lock, reserving()).await;
+            (self.n_uncertain() > before).then_some(outcome)
+        })
+        .await
+    }
 }
 
 /// What a database locks.
