@@ -257,10 +257,11 @@ numbers = \"100/s\"
 ";
 
 /// Takes numbers over four connections, in rows of `row` equal commands for mostly `usual` numbers
-/// each. Checks how many come.
-async fn takes_the_quota(row: usize, usual: u64) {
+/// each. Returns how many came, how many the quota had at most in that time, and how many commands
+/// were refused.
+async fn taken(options: Options, (row, usual): (usize, u64)) -> (u64, u64, u64) {
     let slow = TestCaller::new("slow", "slow");
-    let roles = start(Program::options(), SLOW, &slow.section()).await;
+    let roles = start(options, SLOW, &slow.section()).await;
     let (mut sum, mut n_refused, began) = (0_u64, 0, Instant::now());
     let mut clients = Vec::new();
     for _ in 0..4 {
@@ -281,21 +282,32 @@ async fn takes_the_quota(row: usize, usual: u64) {
     }
     let passed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let most = 1000 + (100 * passed_ms).div_ceil(1000) + 64;
-    assert!(sum <= most, "{sum} of {most}");
-    assert!(n_refused > 0 && sum > 500, "vacuous: {sum}, {n_refused}");
+    (sum, most, n_refused)
 }
+
+/// One command at a time, and ten equal ones in a row.
+const ROWS: [(usize, u64); 2] = [(1, 100), (10, 10)];
 
 #[test]
 fn the_callers_of_a_role_take_no_more_than_its_quota() {
     run(async {
-        takes_the_quota(1, 100).await;
+        for row in ROWS {
+            let (sum, most, n_refused) = taken(Program::options(), row).await;
+            assert!(sum <= most, "{row:?}: {sum} of {most}");
+            assert!(n_refused > 0 && sum > 500, "vacuous: {sum}, {n_refused}");
+        }
     });
 }
 
 #[test]
-fn equal_commands_in_a_row_take_no_more_than_the_quota() {
+fn a_quota_that_no_command_is_asked_for_is_found_out() {
     run(async {
-        takes_the_quota(10, 10).await;
+        for row in ROWS {
+            let options = Program::options().without_guards("quota-uncounted");
+            let (sum, most, n_refused) = taken(options, row).await;
+            assert_eq!(n_refused, 0, "{row:?}");
+            assert!(sum > most, "{row:?}: {sum} within {most}");
+        }
     });
 }
 
