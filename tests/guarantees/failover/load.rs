@@ -193,7 +193,13 @@ impl Load {
                 Ok((key, reply.numbers()))
             } else {
                 let code = reply.code().unwrap_or_default();
-                let is_waiting = reply.status == 503 && work.may_wait(&code);
+                // A fence leaves no speed limit unused. So numbers rest for `failover.clock_margin`,
+                // and a call that has waited for the database may have no time left for that.
+                let rests = code == "rate_limited" && self.n_moves.load(Ordering::SeqCst) > 0;
+                let is_waiting = match reply.status {
+                    429 => rests,
+                    status => status == 503 && work.may_wait(&code),
+                };
                 assert!(is_waiting, "{replica}: {path}: {reply:?}");
                 Err(code)
             };

@@ -102,6 +102,7 @@ async fn splits(mut stage: Stage, wanted: &Wanted) -> Outcome {
     tokio::time::sleep(LAG).await;
     stage.promote().await;
     let promoted = Instant::now();
+    load.moves();
     let kept = counters(&stage).await;
     let there = stage.options.clone().database(&stage.database.url);
     let fresh = there.start().await;
