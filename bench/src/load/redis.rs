@@ -1,22 +1,33 @@
-//! Measures Redis with the unchanged `redis-benchmark`.
+//! Measures servers that speak the protocol of Redis.
+//!
+//! The client is our own, because `redis-benchmark` needs more processor time for a request than the
+//! servers here. A server that waits for its client looks at its sockets more often, and then a
+//! request costs it more.
 
-use std::time::Duration;
-
-use async_trait::async_trait;
-use odometer_tests::{keeper, ports};
-use tokio::process::Command;
-
-use super::native::{Amount, Native, NativeOutcome, Tool, number_after, output};
-use crate::{
-    cores::{Cores, Side},
-    process::Process,
-    reading::Latency,
+use std::{
+    io::{ErrorKind, Read as _, Write as _},
+    net::SocketAddr,
+    time::{Duration, Instant},
 };
 
-/// The connections that `redis-benchmark` opens by default.
-const N_CONNECTIONS: u64 = 50;
-/// The assumed requests a second, until the first run shows the real rate.
-const FIRST_RATE: f64 = 50_000.0;
+use async_trait::async_trait;
+use mio::{Events, Interest, Poll, Token, net::TcpStream};
+use odometer_tests::{keeper, ports};
+
+use crate::{
+    cores::{Cores, Side},
+    pace::Contender,
+    process::Process,
+    reading::{Latency, Reading},
+    usage::Meter,
+};
+
+/// As many connections as `redis-benchmark` opens by default.
+const N_CONNECTIONS: usize = 50;
+/// The most bytes of one read. It is more than a connection waits for at any time.
+const READ_AT_ONCE: usize = 16 * 1024;
+/// A server that sends nothing for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Starts a server that writes nothing to a disk.
 pub(crate) async fn start(cores: &Cores) -> Process {
@@ -29,7 +40,7 @@ pub(crate) async fn start(cores: &Cores) -> Process {
     Process::start(cores, Side::Server, &mut command, port).await
 }
 
-/// The request that `redis-benchmark` sends.
+/// The request that a connection sends again and again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// The next number of one key.
@@ -47,10 +58,11 @@ impl Step {
         }
     }
 
-    fn command(self) -> &'static [&'static str] {
+    /// Returns the bytes of the request.
+    fn request(self) -> &'static [u8] {
         match self {
-            Self::One => &["INCR", "orders"],
-            Self::Hundred => &["INCRBY", "orders", "100"],
+            Self::One => b"*2\r\n$4\r\nINCR\r\n$6\r\norders\r\n",
+            Self::Hundred => b"*3\r\n$6\r\nINCRBY\r\n$6\r\norders\r\n$3\r\n100\r\n",
         }
     }
 }
@@ -63,7 +75,7 @@ pub(crate) fn contender(
     server: &Process,
     step: Step,
     depth: u32,
-) -> Native {
+) -> Redis {
     contender_at(name, cores, (server.id(), server.port()), (step, depth))
 }
 
@@ -73,85 +85,175 @@ pub(crate) fn contender_at(
     cores: &Cores,
     (process, port): (u32, u16),
     (step, depth): (Step, u32),
-) -> Native {
-    let tool = RedisBenchmark {
+) -> Redis {
+    Redis {
+        name: name.to_owned(),
+        cores: *cores,
+        process,
         port,
         step,
-        depth: u64::from(depth),
-        rate: FIRST_RATE,
-    };
-    Native::new(name, cores, process, tool)
+        depth: usize::try_from(depth).expect("a few requests"),
+        callers: None,
+    }
 }
 
-struct RedisBenchmark {
+/// A server and the requests that it gets. The value is requests a second.
+pub(crate) struct Redis {
+    name: String,
+    cores: Cores,
+    /// The process of the server. Its processor time counts.
+    process: u32,
     port: u16,
     step: Step,
-    /// Requests that a connection sends before it reads the first answer.
-    depth: u64,
-    /// The rate of the last run. `redis-benchmark` takes a number of requests instead of a time, so
-    /// this rate gives the number.
-    rate: f64,
+    /// Requests that a connection sends before it reads the first reply.
+    depth: usize,
+    /// The connections, from the first measurement on.
+    callers: Option<Callers>,
 }
 
 #[async_trait(?Send)]
-impl Tool for RedisBenchmark {
-    async fn run(&mut self, cores: &Cores, amount: Amount) -> NativeOutcome {
-        let n_requests = match amount {
-            Amount::OneEach => N_CONNECTIONS * self.depth,
-            Amount::For(length) => requests_in(length, self.rate).max(N_CONNECTIONS * self.depth),
-        };
-        let mut command = Command::new("redis-benchmark");
-        command
-            .args(["-h", "127.0.0.1", "-p", &self.port.to_string()])
-            .args(["-c", &N_CONNECTIONS.to_string()])
-            .args(["-P", &self.depth.to_string()])
-            .args(["-n", &n_requests.to_string()])
-            .args(self.step.command());
-        let text = output(cores, &mut command).await;
-        let rate = number_after(&text, "throughput summary:");
-        if let Amount::For(_) = amount {
-            self.rate = rate;
-        }
-        NativeOutcome {
-            rate,
-            n_requests,
-            // `redis-benchmark` ends at the first failure.
-            n_failed: 0,
-            // For requests that are sent together, `redis-benchmark` does not know how long each
-            // one took.
-            latency: (self.depth == 1).then(|| latency(&text)),
+impl Contender for Redis {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn measure(&mut self, length: Duration) -> Reading {
+        let (port, depth) = (self.port, self.depth);
+        let requests = self.step.request().repeat(depth);
+        let callers = self.callers.get_or_insert_with(|| Callers::open(port));
+        let servers = [self.process];
+        let meter = Meter::start(&servers, &[]);
+        let asking = async { callers.ask(&requests, depth, length) };
+        let asked = self.cores.start(Side::Load, asking).await;
+        let used = meter.used();
+        Reading {
+            cpu_us: Some(used.server.as_secs_f64() * 1e6 / asked.n_requests as f64),
+            busy: Some(used.busy(asked.took, 1.0)),
+            // The time of requests that are sent together is not the time of one.
+            latency: (depth == 1).then(|| Latency::of(asked.micros)),
+            n_requests: asked.n_requests,
+            ..Reading::of(asked.n_requests as f64 / asked.took.as_secs_f64())
         }
     }
 }
 
-fn requests_in(length: Duration, rate: f64) -> u64 {
-    (length.as_secs_f64() * rate) as u64
+/// What connections were asked.
+struct Asked {
+    n_requests: u64,
+    took: Duration,
+    /// From the write of requests until their last reply was read, in microseconds.
+    micros: Vec<f64>,
 }
 
-/// Reads lines such as `75.000% <= 0.263 milliseconds (cumulative count 48234)`. Values between two
-/// lines are interpolated linearly.
-fn latency(text: &str) -> Latency {
-    let points: Vec<(f64, f64)> = text
-        .lines()
-        .skip_while(|line| !line.starts_with("Latency by percentile"))
-        .skip(1)
-        .map_while(|line| {
-            let (percent, rest) = line.split_once("% <= ")?;
-            let millis: f64 = rest.split_whitespace().next()?.parse().ok()?;
-            Some((percent.parse::<f64>().ok()? / 100.0, millis * 1000.0))
-        })
-        .collect();
-    assert!(!points.is_empty(), "redis-benchmark timed nothing:\n{text}");
-    Latency::by(|part| {
-        let after = points.iter().position(|point| point.0 >= part);
-        let after = after.unwrap_or(points.len() - 1);
-        let (above, below) = (points[after], points[after.saturating_sub(1)]);
-        let width = above.0 - below.0;
-        if width <= 0.0 {
-            return above.1;
+/// Connections to one server. Each sends its requests in one write, and the next ones when all
+/// replies are there.
+struct Callers {
+    poll: Poll,
+    connections: Vec<TcpStream>,
+}
+
+impl Callers {
+    /// Connects to a server on loopback.
+    ///
+    /// # Panics
+    /// If a connection cannot be opened.
+    fn open(port: u16) -> Self {
+        let poll = Poll::new().expect("sockets can be watched");
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let connections = (0..N_CONNECTIONS).map(|at| {
+            let opened = std::net::TcpStream::connect(address);
+            let opened = opened.unwrap_or_else(|error| panic!("{address}: {error}"));
+            let prepared = opened
+                .set_nodelay(true)
+                .and_then(|()| opened.set_nonblocking(true));
+            prepared.expect("options of an open socket");
+            let mut connection = TcpStream::from_std(opened);
+            poll.registry()
+                .register(&mut connection, Token(at), Interest::READABLE)
+                .expect("an open socket can be watched");
+            connection
+        });
+        Self {
+            connections: connections.collect(),
+            poll,
         }
-        below.1 + (above.1 - below.1) * (part - below.0).min(width) / width
-    })
+    }
+
+    /// Sends `requests`, which are `depth` requests, on each connection again and again for
+    /// `length`.
+    ///
+    /// # Panics
+    /// If a connection breaks, or if a reply is no number.
+    fn ask(&mut self, requests: &[u8], depth: usize, length: Duration) -> Asked {
+        let started = Instant::now();
+        let until = started + length;
+        let mut n_missing = vec![depth; self.connections.len()];
+        let mut sent_at = vec![started; self.connections.len()];
+        let (mut n_sent, mut micros) = (self.connections.len(), Vec::new());
+        for connection in &mut self.connections {
+            send(connection, requests);
+        }
+        let mut events = Events::with_capacity(N_CONNECTIONS);
+        let mut bytes = vec![0; READ_AT_ONCE];
+        while micros.len() < n_sent {
+            self.wait(&mut events);
+            for event in &events {
+                let at = event.token().0;
+                let n_replies = receive(&mut self.connections[at], &mut bytes);
+                n_missing[at] -= n_replies;
+                if n_missing[at] > 0 || n_replies == 0 {
+                    continue;
+                }
+                let now = Instant::now();
+                micros.push((now - sent_at[at]).as_secs_f64() * 1e6);
+                if now < until {
+                    send(&mut self.connections[at], requests);
+                    (n_missing[at], sent_at[at]) = (depth, now);
+                    n_sent += 1;
+                }
+            }
+        }
+        Asked {
+            n_requests: (n_sent * depth) as u64,
+            took: started.elapsed(),
+            micros,
+        }
+    }
+
+    /// Waits until a connection can be read.
+    fn wait(&mut self, events: &mut Events) {
+        match self.poll.poll(events, Some(PATIENCE)) {
+            Ok(()) => assert!(!events.is_empty(), "no reply for {PATIENCE:?}"),
+            Err(error) if error.kind() == ErrorKind::Interrupted => events.clear(),
+            Err(error) => panic!("sockets can be watched: {error}"),
+        }
+    }
+}
+
+fn send(connection: &mut TcpStream, requests: &[u8]) {
+    let sent = connection.write_all(requests);
+    sent.expect("the server takes what is less than a buffer of the kernel");
+}
+
+/// Reads once, and returns how many replies that were. Each is a line with a number.
+fn receive(connection: &mut TcpStream, bytes: &mut [u8]) -> usize {
+    let n_bytes = match connection.read(bytes) {
+        Ok(0) => panic!("the server closed a connection"),
+        Ok(n_bytes) => n_bytes,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+        Err(error) => panic!("a connection broke: {error}"),
+    };
+    count(&bytes[..n_bytes])
+}
+
+/// Counts lines that end in `replies`.
+///
+/// # Panics
+/// If one is an error. A number that was given is above 0, so only an error has a `-`.
+fn count(replies: &[u8]) -> usize {
+    let text = || String::from_utf8_lossy(replies);
+    assert!(!replies.contains(&b'-'), "not only numbers: {}", text());
+    replies.iter().filter(|byte| **byte == b'\n').count()
 }
 
 #[cfg(test)]
@@ -159,14 +261,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_between_two_lines_are_read_off_the_line() {
-        let text = "Latency by percentile distribution:\n\
-                    0.000% <= 0.063 milliseconds (cumulative count 1)\n\
-                    50.000% <= 0.200 milliseconds (cumulative count 5)\n\
-                    100.000% <= 0.400 milliseconds (cumulative count 10)\n\n\
-                    Cumulative distribution of latencies:\n0.000% <= 0.103 milliseconds";
-        let latency = latency(text);
-        let rounded = [latency.p50, latency.p75, latency.max].map(f64::round);
-        assert_eq!(rounded, [200.0, 300.0, 400.0]);
+    fn a_reply_counts_when_its_line_ends() {
+        assert_eq!(count(b":1\r\n:2\r\n:3"), 2);
+        assert_eq!(count(b"\r\n"), 1);
+        assert_eq!(count(b""), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "not only numbers: -ERR no\r\n")]
+    fn an_error_is_not_counted_as_a_number() {
+        count(b":1\r\n-ERR no\r\n");
     }
 }
