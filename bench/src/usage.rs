@@ -7,6 +7,11 @@ use std::{fs, ops::Range, time::Duration};
 
 use crate::reading::Busy;
 
+/// A server is quiet if it used less processor time than the first duration within the second one.
+const QUIET: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
+/// The most checks whether a server is quiet after a run.
+const MAX_QUIET_CHECKS: u32 = 15;
+
 /// Fields 14 and 15 of proc(5), counted from the third: user and system time.
 const OWN: Range<usize> = 11..13;
 /// Fields 16 and 17: user and system time of children that have ended and were waited for.
@@ -43,6 +48,22 @@ impl<'a> Meter<'a> {
     /// Returns the processor time since the start.
     pub(crate) fn used(&self) -> Used {
         total(self.servers, self.clients).without(self.at_start)
+    }
+
+    /// Waits until the servers are quiet, and returns the processor time since the start. Work of a
+    /// server after a run belongs to this run, and must not disturb the next one. The time of the
+    /// client ends now.
+    pub(crate) async fn used_when_quiet(&self) -> Used {
+        let mut used = self.used();
+        for _ in 0..MAX_QUIET_CHECKS {
+            let earlier = used.server;
+            tokio::time::sleep(QUIET.1).await;
+            used.server = self.used().server;
+            if used.server < earlier + QUIET.0 {
+                break;
+            }
+        }
+        used
     }
 }
 

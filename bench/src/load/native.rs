@@ -12,11 +12,6 @@ use crate::{
     usage::{Meter, Used},
 };
 
-/// A server is quiet if it used less processor time than the first duration within the second one.
-const QUIET: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
-/// The most checks whether a server is quiet after a run.
-const QUIET_LOOKS: u32 = 15;
-
 /// A server and its load generator. The value is requests a second.
 pub(crate) struct Native {
     name: String,
@@ -68,22 +63,12 @@ impl Native {
         }
     }
 
-    /// Runs the load generator and waits until the server is quiet. Work of the server after the
-    /// run belongs to this run, and must not disturb the next one.
+    /// Runs the load generator and waits until the server is quiet.
     async fn run(&mut self, amount: Amount) -> (NativeOutcome, Used) {
         let servers = [self.process];
         let meter = Meter::start(&servers, &[]);
         let outcome = self.tool.run(&self.cores, amount).await;
-        let mut used = meter.used();
-        for _ in 0..QUIET_LOOKS {
-            let earlier = used.server;
-            tokio::time::sleep(QUIET.1).await;
-            used.server = meter.used().server;
-            if used.server < earlier + QUIET.0 {
-                break;
-            }
-        }
-        (outcome, used)
+        (outcome, meter.used_when_quiet().await)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Measures servers that speak the protocol of Redis.
 //!
-//! The client is our own, because `redis-benchmark` needs more processor time for a request than the
-//! servers here. A server that waits for its client looks at its sockets more often, and then a
+//! The client is our own, because `redis-benchmark` needs more processor time for most requests than
+//! the servers here. A server that waits for its client looks at its sockets more often, and then a
 //! request costs it more.
 
 use std::{
@@ -25,9 +25,9 @@ use crate::{
 /// As many connections as `redis-benchmark` opens by default.
 const N_CONNECTIONS: usize = 50;
 /// The most bytes of one read. It is more than a connection waits for at any time.
-const READ_AT_ONCE: usize = 16 * 1024;
-/// A server that sends nothing for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_READ_BYTES: usize = 16 * 1024;
+/// A server that sends nothing on any connection for so long has failed.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a server that writes nothing to a disk.
 pub(crate) async fn start(cores: &Cores) -> Process {
@@ -125,7 +125,7 @@ impl Contender for Redis {
         let meter = Meter::start(&servers, &[]);
         let asking = async { callers.ask(&requests, depth, length) };
         let asked = self.cores.start(Side::Load, asking).await;
-        let used = meter.used();
+        let used = meter.used_when_quiet().await;
         Reading {
             cpu_us: Some(used.server.as_secs_f64() * 1e6 / asked.n_requests as f64),
             busy: Some(used.busy(asked.took, 1.0)),
@@ -188,13 +188,15 @@ impl Callers {
         let started = Instant::now();
         let until = started + length;
         let mut n_missing = vec![depth; self.connections.len()];
-        let mut sent_at = vec![started; self.connections.len()];
         let (mut n_sent, mut micros) = (self.connections.len(), Vec::new());
-        for connection in &mut self.connections {
+        let first = self.connections.iter_mut().map(|connection| {
+            let now = Instant::now();
             send(connection, requests);
-        }
+            now
+        });
+        let mut sent_at: Vec<Instant> = first.collect();
         let mut events = Events::with_capacity(N_CONNECTIONS);
-        let mut bytes = vec![0; READ_AT_ONCE];
+        let mut bytes = vec![0; MAX_READ_BYTES];
         while micros.len() < n_sent {
             self.wait(&mut events);
             for event in &events {
@@ -222,8 +224,8 @@ impl Callers {
 
     /// Waits until a connection can be read.
     fn wait(&mut self, events: &mut Events) {
-        match self.poll.poll(events, Some(PATIENCE)) {
-            Ok(()) => assert!(!events.is_empty(), "no reply for {PATIENCE:?}"),
+        match self.poll.poll(events, Some(REPLY_TIMEOUT)) {
+            Ok(()) => assert!(!events.is_empty(), "no reply for {REPLY_TIMEOUT:?}"),
             Err(error) if error.kind() == ErrorKind::Interrupted => events.clear(),
             Err(error) => panic!("sockets can be watched: {error}"),
         }
