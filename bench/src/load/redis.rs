@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "not only numbers: -ERR no\r\n")]
+    #[should_panic(expected = "not only numbers: :1\r\n-ERR no\r\n")]
     fn an_error_is_not_counted_as_a_number() {
         count(b":1\r\n-ERR no\r\n");
     }
