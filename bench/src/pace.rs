@@ -55,25 +55,6 @@ impl Pace {
     /// Measures all contenders one after the other, round by round. Before the rounds, each
     /// contender has a short run to warm up.
     pub(crate) async fn alternate(self, contenders: &mut [&mut dyn Contender]) -> Vec<Series> {
-        let rounds = (self.n_rounds(), self.length());
-        self.take_turns(contenders, rounds).await
-    }
-
-    /// Measures for as long as `alternate`, in rounds that are shorter by a factor of 3. So a result
-    /// depends less on a machine that is faster in one second than in the next.
-    pub(crate) async fn alternate_often(
-        self,
-        contenders: &mut [&mut dyn Contender],
-    ) -> Vec<Series> {
-        let rounds = (3 * self.n_rounds(), self.length() / 3);
-        self.take_turns(contenders, rounds).await
-    }
-
-    async fn take_turns(
-        self,
-        contenders: &mut [&mut dyn Contender],
-        (n_rounds, length): (usize, Duration),
-    ) -> Vec<Series> {
         let mut series: Vec<Series> = contenders
             .iter()
             .map(|contender| Series::new(contender.name(), Vec::new()))
@@ -81,9 +62,9 @@ impl Pace {
         for contender in contenders.iter_mut() {
             contender.measure(self.length() / 3).await;
         }
-        for _ in 0..n_rounds {
+        for _ in 0..self.n_rounds() {
             for (contender, series) in contenders.iter_mut().zip(&mut series) {
-                series.readings.push(contender.measure(length).await);
+                series.readings.push(contender.measure(self.length()).await);
             }
         }
         series

@@ -253,8 +253,11 @@ fn receive(connection: &mut TcpStream, bytes: &mut [u8]) -> usize {
 /// # Panics
 /// If one is an error. A number that was given is above 0, so only an error has a `-`.
 fn count(replies: &[u8]) -> usize {
-    let text = || String::from_utf8_lossy(replies);
-    assert!(!replies.contains(&b'-'), "not only numbers: {}", text());
+    assert!(
+        !replies.contains(&b'-'),
+        "not only numbers: {}",
+        String::from_utf8_lossy(replies)
+    );
     replies.iter().filter(|byte| **byte == b'\n').count()
 }
 

@@ -85,11 +85,10 @@ pub(crate) async fn resp(stage: &Stage, pace: Pace) -> Vec<Row> {
         let asked = (row.step, row.depth);
         let mut ours = redis::contender_at("Odometer", cores, (program.id(), port), asked);
         let mut theirs = redis::contender(REDIS, cores, &redis, row.step, row.depth);
-        let series = pace.alternate_often(&mut [&mut ours, &mut theirs]).await;
+        let series = pace.alternate(&mut [&mut ours, &mut theirs]).await;
         let rate = Row::new(row.name, row.title, Unit::RequestsPerSecond)
             .series(series)
-            .note(REDIS_NOTE)
-            .note("Measured in 15 rounds of 1 s, because these results are close to their bounds.");
+            .note(REDIS_NOTE);
         let title = format!("processor time of a number, {}", row.title);
         let cost = rate.cost(&title, row.step.n_numbers(), &[REDIS]);
         rows.extend([cost.target(REDIS, row.bound), rate]);
