@@ -374,7 +374,7 @@ fn a_caller_that_expires_is_refused_on_an_open_connection_too() {
         let billing = service.authority.sign(&[BILLING]);
         let mut connection = service.connection(Some(&billing)).await;
         let end = Timestamp::now() + 8.seconds();
-        let with_end = format!("{sections}expires = {end:.3}\n");
+        let with_end = format!("{sections}expires = {end}\n");
         replace(&service.roles.callers_file(), &with_end);
         wait::until("the callers were read", LIMIT, async || {
             let log = service.roles.program.log();
