@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::LIMIT;
 use super::fenced::{FENCES, arm};
 use super::known::LIMITED;
 use super::stage::Stage;
+use super::{LIMIT, WENT_BACK, is_passing};
 use crate::support::{Answer, Backend, Options, Product, Program, Server, run, wait};
 
 /// The clock of a PostgreSQL server, and other times (Unix ms).
@@ -32,6 +32,8 @@ const AFTER: u64 = 50;
 /// that. A failover takes less than that.
 const AHEAD: Duration = Duration::from_secs(5);
 const MARGIN: Duration = Duration::from_secs(6);
+/// A margin in which each call that waits runs out of time.
+const LONG_MARGIN: &str = "20s";
 /// How long a statement lasts that is slow, and how long it may last.
 const SLOW_MS: i64 = 7000;
 const TIMEOUT: &str = "12s";
@@ -297,6 +299,57 @@ fn a_commit_that_counts_as_made_when_its_statement_began_repeats_numbers() {
         let options = Program::options().without_guards("instant-statements");
         let n_twice = a_commit_is_slow(options, false).await;
         assert!(n_twice > 0, "nothing is found");
+    });
+}
+
+/// Fails over. Returns the first answer that says anything else than that the copy is not ready.
+async fn first_answer(options: Options) -> (Line, Answer) {
+    let options = options.env("ODOMETER_FAILOVER__CLOCK_MARGIN", LONG_MARGIN);
+    let stage = Stage::new(Backend::Postgres, options).await.fencing();
+    let mut line = Line::on(stage, json!({"rate": 100, "burst": 100})).await;
+    line.take(10).await;
+    line.hold().await;
+    line.take(500).await;
+    line.fail_over().await;
+    let client = line.witness.client();
+    let answer = wait::until("an answer", LIMIT, async || {
+        match client.ask(&format!("/v1/sequences/{LIMITED}/next")).await {
+            Answer::Refused(reply) => {
+                let code = reply.code().unwrap_or_default();
+                let is_ready = !is_passing(&code) && code != WENT_BACK;
+                is_ready.then_some(Answer::Refused(reply))
+            }
+            other => Some(other),
+        }
+    });
+    let answer = answer.await;
+    (line, answer)
+}
+
+#[test]
+fn a_call_without_time_for_the_margin_is_told_when_to_come_again() {
+    run(async {
+        let (mut line, answer) = first_answer(Program::options()).await;
+        let Answer::Refused(reply) = answer else {
+            panic!("within the margin: {answer:?}");
+        };
+        assert_eq!(reply.status, 429, "{reply:?}");
+        assert_eq!(reply.code().as_deref(), Some("rate_limited"));
+        let wait = reply.header("retry-after").and_then(|it| it.parse().ok());
+        let wait: u32 = wait.expect("seconds");
+        // The margin, and the time in which the limit gives a number.
+        assert!((1..=21).contains(&wait), "{reply:?}");
+        line.take_after_failover(AFTER).await;
+        assert_eq!(line.stage.ledger.n_duplicates(), 0);
+    });
+}
+
+#[test]
+fn without_a_margin_the_first_call_after_a_fence_gets_a_number() {
+    run(async {
+        let options = Program::options().without_guards("no-clock-margin");
+        let (_line, answer) = first_answer(options).await;
+        assert!(matches!(answer, Answer::Given(_)), "{answer:?}");
     });
 }
 
