@@ -12,7 +12,7 @@ use super::fenced::{FENCES, arm};
 use super::known::LIMITED;
 use super::stage::Stage;
 use super::{LIMIT, WENT_BACK, is_passing};
-use crate::support::{Answer, Backend, Options, Product, Program, Server, run, wait};
+use crate::support::{Answer, Backend, Options, Product, Program, Reply, Server, run, wait};
 
 /// The clock of a PostgreSQL server, and other times (Unix ms).
 const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
@@ -302,6 +302,12 @@ fn a_commit_that_counts_as_made_when_its_statement_began_repeats_numbers() {
     });
 }
 
+/// Returns whether a refusal says that the copy is not ready.
+fn is_early(reply: &Reply) -> bool {
+    let code = reply.code().unwrap_or_default();
+    is_passing(&code) || code == WENT_BACK
+}
+
 /// Fails over. Returns the first answer that says anything else than that the copy is not ready.
 async fn first_answer(options: Options) -> (Line, Answer) {
     let options = options.env("ODOMETER_FAILOVER__CLOCK_MARGIN", LONG_MARGIN);
@@ -313,14 +319,9 @@ async fn first_answer(options: Options) -> (Line, Answer) {
     line.fail_over().await;
     let client = line.witness.client();
     let answer = wait::until("an answer", LIMIT, async || {
-        match client.ask(&format!("/v1/sequences/{LIMITED}/next")).await {
-            Answer::Refused(reply) => {
-                let code = reply.code().unwrap_or_default();
-                let is_ready = !is_passing(&code) && code != WENT_BACK;
-                is_ready.then_some(Answer::Refused(reply))
-            }
-            other => Some(other),
-        }
+        let answer = client.ask(&format!("/v1/sequences/{LIMITED}/next")).await;
+        let waits = matches!(&answer, Answer::Refused(reply) if is_early(reply));
+        (!waits).then_some(answer)
     });
     let answer = answer.await;
     (line, answer)
