@@ -88,7 +88,8 @@ pub(crate) async fn resp(stage: &Stage, pace: Pace) -> Vec<Row> {
         let series = pace.alternate(&mut [&mut ours, &mut theirs]).await;
         let rate = Row::new(row.name, row.title, Unit::RequestsPerSecond)
             .series(series)
-            .note(REDIS_NOTE);
+            .note(REDIS_NOTE)
+            .note("All connections ask for the same key.");
         let title = format!("processor time of a number, {}", row.title);
         let cost = rate.cost(&title, row.step.n_numbers(), &[REDIS]);
         rows.extend([cost.target(REDIS, row.bound), rate]);

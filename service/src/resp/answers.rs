@@ -83,45 +83,30 @@ pub(super) fn begin(
         return Rest::Nothing;
     }
     session.n_commands += 1;
-    run(session, known, arguments, replies).unwrap_or_else(|line| {
+    run(session, known, (arguments, bytes), replies).unwrap_or_else(|line| {
         replies.error(&line);
         Rest::Nothing
     })
 }
 
-/// Answers the first command of `rest`, which has `n_bytes`, and those behind it that are the same,
-/// if they are for numbers. The numbers of all of them are taken at once. So pipelined commands for
-/// one key cost little.
+/// Answers the commands at the beginning of `input` that are the same as the last one for numbers.
+/// The numbers of all of them are taken at once. So such commands cost little, and pipelined ones
+/// least.
 ///
 /// Returns how many bytes the commands have. `None` if nothing was answered, because the commands
-/// have to be answered one by one.
+/// have to be read one by one.
 #[inline]
-pub(super) fn take_alike(
-    session: &mut Session,
-    arguments: &Arguments<'_>,
-    (rest, n_bytes): (&[u8], usize),
-    replies: &mut Replies,
-) -> Option<usize> {
-    let (command, behind) = rest.split_at_checked(n_bytes)?;
-    if command.is_empty() || !behind.starts_with(command) {
-        return None;
-    }
+pub(super) fn repeat(session: &mut Session, input: &[u8], replies: &mut Replies) -> Option<usize> {
     if session.transaction.is_some() || !session.is_let_in() {
         return None;
     }
-    let command_of_all = find(arguments).ok()?.command;
-    let n = if command_of_all == RespCommand::Incr {
-        1
-    } else if command_of_all == RespCommand::IncrBy {
-        amount(arguments.text(2)).ok()?
-    } else {
-        return None;
-    };
+    let last = &session.last_take;
+    let n = last.n();
     let most = MAX_ALIKE.min(numbers::max_times(session, n));
-    let commands = rest.chunks_exact(n_bytes).take(most);
-    let n_alike = commands.take_while(|next| *next == command).count();
-    let times = u64::try_from(n_alike).ok().filter(|times| *times > 1)?;
-    if !numbers::take_now(session, arguments.text(1), (n, times), replies) {
+    let n_alike = last.count_in(input, most);
+    let times = u64::try_from(n_alike).ok().filter(|times| *times > 0)?;
+    let n_bytes = n_alike * last.n_bytes();
+    if !numbers::take_now(session, &last.target(), (n, times), replies) {
         if n > 1 {
             // Numbers may have turned out to be apart. The next command looks before it takes any.
             session.forget_unbroken();
@@ -129,7 +114,7 @@ pub(super) fn take_alike(
         return None;
     }
     session.n_commands += times;
-    Some(n_alike * n_bytes)
+    Some(n_bytes)
 }
 
 /// Answers a command that waited. Logs why, if the service cannot answer it.
@@ -225,16 +210,16 @@ fn is_queued(command: RespCommand) -> bool {
 fn run(
     session: &mut Session,
     known: &KnownCommand,
-    arguments: &Arguments<'_>,
+    (arguments, bytes): (&Arguments<'_>, &[u8]),
     replies: &mut Replies,
 ) -> Result<Rest, ErrorLine> {
     let ignores_expiry = session.worker.resp.ignores_expiry;
     let reading = |reading| Ok(Rest::Later(Later::Reading(reading)));
     match known.command {
-        RespCommand::Incr => return Ok(take(session, arguments, 1, replies)),
+        RespCommand::Incr => return Ok(take(session, (arguments, bytes), 1, replies)),
         RespCommand::IncrBy => {
             let n = amount(arguments.text(2))?;
-            return Ok(take(session, arguments, n, replies));
+            return Ok(take(session, (arguments, bytes), n, replies));
         }
         RespCommand::DecrBy => {
             integer(arguments.text(2)).ok_or(NOT_AN_INTEGER)?;
@@ -324,12 +309,18 @@ fn run_for_connection(
 }
 
 /// Takes numbers from memory, or says that they are to be waited for.
-#[inline]
-fn take(session: &Session, arguments: &Arguments<'_>, n: u64, replies: &mut Replies) -> Rest {
-    match numbers::take_now(session, arguments.text(1), (n, 1), replies) {
-        true => Rest::Nothing,
-        false => Rest::Later(Later::Numbers(n)),
+fn take(
+    session: &mut Session,
+    (arguments, bytes): (&Arguments<'_>, &[u8]),
+    n: u64,
+    replies: &mut Replies,
+) -> Rest {
+    let target = key_rules::target(&session.worker.resp.rules, arguments.text(1));
+    if !numbers::take_now(session, &target, (n, 1), replies) {
+        return Rest::Later(Later::Numbers(n));
     }
+    session.last_take.remember(bytes, target, n);
+    Rest::Nothing
 }
 
 /// Reads how many numbers a client asks for.

@@ -106,40 +106,33 @@ impl RespConnection {
     /// Answers the commands that are whole. Returns how many bytes they have.
     async fn answer_whole(&mut self) -> io::Result<usize> {
         let mut at = 0;
-        while self.session.end.is_none() {
+        while self.goes_on_from(at) {
+            if self.replies.bytes().len() > MAX_TOGETHER {
+                self.wire.write(&mut self.replies).await?;
+            }
             let rest = self.input.get(at..).unwrap_or_default();
-            match parse(rest, CommandBounds::of(self.session.is_let_in())) {
+            let (session, replies) = (&mut self.session, &mut self.replies);
+            if let Some(n_bytes) = answers::repeat(session, rest, replies) {
+                at += n_bytes;
+                continue;
+            }
+            match parse(rest, CommandBounds::of(session.is_let_in())) {
                 Parsed::Whole { arguments, n_bytes } => {
-                    let (session, replies) = (&mut self.session, &mut self.replies);
-                    let alike = answers::take_alike(session, &arguments, (rest, n_bytes), replies);
-                    if alike.is_none() {
-                        let bytes = rest.get(..n_bytes).unwrap_or_default();
-                        let left = answers::begin(session, &arguments, bytes, replies);
-                        if left != Rest::Nothing {
-                            finish(&mut self.wire, session, replies, (&arguments, left)).await?;
-                        }
+                    let bytes = rest.get(..n_bytes).unwrap_or_default();
+                    let left = answers::begin(session, &arguments, bytes, replies);
+                    if left != Rest::Nothing {
+                        finish(&mut self.wire, session, replies, (&arguments, left)).await?;
                     }
-                    at += alike.unwrap_or(n_bytes);
-                    if self.wire.place.watch.is_stopping() {
-                        // Nothing of the commands behind it was begun.
-                        break;
-                    }
+                    at += n_bytes;
                 }
                 Parsed::Partial { needed } => {
                     self.needed = needed;
                     break;
                 }
                 Parsed::Malformed(why) => {
-                    refuse(
-                        &mut self.session,
-                        &ErrorLine::malformed(why),
-                        &mut self.replies,
-                    );
+                    refuse(session, &ErrorLine::malformed(why), replies);
                     break;
                 }
-            }
-            if self.replies.bytes().len() > MAX_TOGETHER {
-                self.wire.write(&mut self.replies).await?;
             }
         }
         if self.session.end == Some(SessionEnd::Abrupt) {
@@ -152,6 +145,15 @@ impl RespConnection {
             self.needed = 1;
         }
         Ok(at)
+    }
+
+    /// Returns whether a command that begins at `at` is to be answered. While the service stops, only
+    /// the first one is, so nothing of the commands behind it is begun.
+    fn goes_on_from(&self, at: usize) -> bool {
+        let is_first = at == 0;
+        at < self.input.len()
+            && self.session.end.is_none()
+            && (is_first || !self.wire.place.watch.is_stopping())
     }
 
     /// Says for how long the connection may be idle. A pool of a client keeps its connections for

@@ -10,7 +10,8 @@
 //! - `connection.rs`: reads the commands of one connection, and answers them in their order.
 //! - `arguments.rs`: finds where a command ends, and its arguments.
 //! - `answers.rs`: leads from each command to its answer.
-//! - `numbers.rs`: takes the numbers of `INCR` and `INCRBY`.
+//! - `numbers.rs`: takes the numbers of `INCR` and `INCRBY`. `last_take.rs` spares reading a command
+//!   that comes again.
 //! - `error_line.rs`: gives each refusal its line.
 //!
 //! The rest: `server.rs` runs the workers, `state.rs` holds what they share, and `wire.rs` moves
@@ -30,6 +31,7 @@ mod error_line;
 #[cfg(test)]
 mod fuzz;
 pub mod key_rules;
+mod last_take;
 mod login;
 mod numbers;
 mod readings;

@@ -10,7 +10,7 @@ use odometer_sequence::issued::Issued;
 use odometer_sequence::{Wants, warm::Pinned};
 
 use super::error_line::{ErrorLine, UNEVEN_RANGE};
-use super::key_rules;
+use super::key_rules::{self, KeyTarget};
 use super::reply::Replies;
 use super::session::Session;
 use crate::access::quotas::share::ALWAYS;
@@ -41,18 +41,16 @@ pub(super) fn max_times(session: &Session, n: u64) -> usize {
 #[inline]
 pub(super) fn take_now(
     session: &Session,
-    key: &[u8],
+    target: &KeyTarget<'_>,
     (n, times): (u64, u64),
     replies: &mut Replies,
 ) -> bool {
-    let resp = &session.worker.resp;
-    let calls = &resp.calls;
+    let calls = &session.worker.resp.calls;
     let total = n.saturating_mul(times);
     // While the service stops, no number is given here.
     if total > MAX_COUNT || calls.directory.is_draining() {
         return false;
     }
-    let target = key_rules::target(&resp.rules, key);
     let (name, period) = (&*target.name, target.period.as_deref());
     if n > 1 && !session.is_unbroken(name) {
         return false;

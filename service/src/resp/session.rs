@@ -6,6 +6,7 @@ use std::rc::Rc;
 use odometer_core::name::SequenceName;
 use odometer_process::secret::Secret;
 
+use super::last_take::LastTake;
 use super::state::RespWorker;
 use super::transaction::Transaction;
 use crate::access::right::Right;
@@ -30,6 +31,7 @@ pub(super) struct Session {
     /// What the client calls itself; empty if it does not say.
     pub(super) client_name: Vec<u8>,
     pub(super) transaction: Option<Transaction>,
+    pub(super) last_take: LastTake,
     /// The name of the last range of numbers that was unbroken, or an empty text.
     unbroken: String,
     /// How the connection ends, if it is to end.
@@ -74,6 +76,7 @@ impl Session {
             memo: CallerMemo::default(),
             client_name: Vec::new(),
             transaction: None,
+            last_take: LastTake::default(),
             unbroken: String::new(),
             end: None,
             n_calls: 0,

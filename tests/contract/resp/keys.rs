@@ -32,6 +32,7 @@ fn rules_lead_keys_to_sequences_and_periods() {
         for (command, reply) in [
             ("INCR order:20261129", ":1"),
             ("INCR order:20261129", ":2"),
+            ("INCR order:20261129", ":3"),
             ("INCR order:20261130", ":1"),
             ("INCR :1:hits", ":1"),
             ("INCR hits", ":2"),
@@ -46,7 +47,7 @@ fn rules_lead_keys_to_sequences_and_periods() {
             assert_eq!(client.ask(command).await, reply, "{command}");
         }
         let reply = http.post("/v1/sequences/order/next?period=20261129").await;
-        assert_eq!(reply.expect("a reply").number(), 3);
+        assert_eq!(reply.expect("a reply").number(), 4);
         for (command, refusal) in [
             ("INCR order", "-ERR invalid_period: "),
             ("INCR :1:", "-ERR invalid_name: "),

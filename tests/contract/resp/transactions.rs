@@ -27,14 +27,17 @@ fn queued_commands_are_answered_together() {
             ("INCR orders", "+QUEUED"),
             ("DISCARD", "+OK"),
             ("INCR orders", ":3"),
+            ("INCR orders", ":4"),
+            // Also the command that came last is queued now.
             ("MULTI", "+OK"),
+            ("INCR orders", "+QUEUED"),
             ("HELLO 3", "+QUEUED"),
             ("GET unused", "+QUEUED"),
         ] {
             assert_eq!(client.ask(command).await, reply, "{command}");
         }
         let greeted = client.ask("EXEC").await;
-        assert!(greeted.starts_with("*[%[$server"), "{greeted}");
+        assert!(greeted.starts_with("*[:5, %[$server"), "{greeted}");
         assert!(greeted.ends_with(", nothing]"), "{greeted}");
     });
 }
