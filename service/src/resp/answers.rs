@@ -89,9 +89,9 @@ pub(super) fn begin(
     })
 }
 
-/// Answers the commands at the beginning of `input` that are the same as the last one for numbers.
-/// The numbers of all of them are taken at once. So such commands cost little, and pipelined ones
-/// least.
+/// Answers the commands at the beginning of `input` that are the same as the last one that was
+/// answered from memory. The numbers of all of them are taken at once. So such commands cost little,
+/// and pipelined ones least.
 ///
 /// Returns how many bytes the commands have. `None` if nothing was answered, because the commands
 /// have to be read one by one.

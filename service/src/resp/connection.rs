@@ -148,7 +148,8 @@ impl RespConnection {
     }
 
     /// Returns whether a command that begins at `at` is to be answered. While the service stops, only
-    /// the first one is, so nothing of the commands behind it is begun.
+    /// the first one is, so nothing of the commands behind it is begun. Nothing is repeated then: no
+    /// number comes from memory any more.
     fn goes_on_from(&self, at: usize) -> bool {
         let is_first = at == 0;
         at < self.input.len()

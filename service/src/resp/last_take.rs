@@ -7,7 +7,7 @@ use super::key_rules::KeyTarget;
 /// The most bytes of a command that is remembered. Connections keep their memory for it.
 const MAX_REMEMBERED: usize = 256;
 
-/// The last command of a connection that took numbers from memory.
+/// The last command for numbers that was answered from memory, on one connection.
 #[derive(Default)]
 pub(super) struct LastTake {
     /// As it came; empty if there is none.
@@ -25,6 +25,8 @@ impl LastTake {
         if command.len() > MAX_REMEMBERED {
             return;
         }
+        // As much memory as the longest one needs, and not twice that.
+        self.command.reserve_exact(command.len());
         self.command.extend_from_slice(command);
         target.name.as_ref().clone_into(&mut self.name);
         self.period = target.period.map(Cow::into_owned);
@@ -70,10 +72,10 @@ impl LastTake {
 mod tests {
     use super::*;
 
-    fn leads_to(name: &str) -> KeyTarget<'_> {
+    fn leads_to<'a>(name: &'a str, period: Option<&'a str>) -> KeyTarget<'a> {
         KeyTarget {
             name: Cow::Borrowed(name),
-            period: Some(Cow::Borrowed("2026")),
+            period: period.map(Cow::Borrowed),
         }
     }
 
@@ -82,9 +84,7 @@ mod tests {
         let mut last = LastTake::default();
         assert_eq!(last.count_in(b"", 9), 0);
         assert_eq!(last.count_in(b"INCR a\n", 9), 0);
-        last.remember(b"INCR a\n", leads_to("b"), 1);
-        assert_eq!(last.target(), leads_to("b"));
-        assert_eq!((last.n(), last.n_bytes()), (1, 7));
+        last.remember(b"INCR a\n", leads_to("a", None), 1);
         for (input, n_times) in [
             (&b"INCR a\nINCR a\nINCR a"[..], 2),
             (b"INCR a\nINCR b\nINCR a\n", 1),
@@ -100,13 +100,32 @@ mod tests {
     }
 
     #[test]
+    fn a_command_leads_where_it_led_when_it_was_remembered() {
+        let mut last = LastTake::default();
+        for (name, period, n) in [
+            ("orders", Some("2026"), 1),
+            ("a", Some("2027"), 5),
+            ("orders", None, 1),
+        ] {
+            last.remember(b"as it came", leads_to(name, period), n);
+            assert_eq!(last.target(), leads_to(name, period));
+            assert_eq!((last.n(), last.n_bytes()), (n, 10));
+        }
+    }
+
+    #[test]
     fn a_long_command_is_not_remembered_and_neither_is_the_one_before_it() {
         let mut last = LastTake::default();
-        last.remember(b"INCR a\n", leads_to("a"), 1);
+        last.remember(b"INCR a\n", leads_to("a", None), 1);
         let long = vec![b'a'; MAX_REMEMBERED + 1];
-        last.remember(&long, leads_to("a"), 1);
+        for n_bytes in [200, 201, MAX_REMEMBERED] {
+            let command = long.get(..n_bytes).unwrap_or_default();
+            last.remember(command, leads_to("a", None), 1);
+            assert_eq!(last.count_in(command, 9), 1);
+        }
+        assert!(last.command.capacity() <= MAX_REMEMBERED);
+        last.remember(&long, leads_to("a", None), 1);
         assert_eq!(last.count_in(b"INCR a\n", 9), 0);
         assert_eq!(last.count_in(&long, 9), 0);
-        assert!(last.command.capacity() <= MAX_REMEMBERED);
     }
 }

@@ -27,13 +27,17 @@ fn rules_lead_keys_to_sequences_and_periods() {
         let (_folder, options) = configured(RULES);
         let service = RespService::with(options).await;
         let http = service.program.client();
-        http.define("order", &json!({"period": "keyed"})).await;
+        http.define("order", &json!({"period": "keyed", "block": {"min": 1000}}))
+            .await;
         let mut client = service.connect().await;
         for (command, reply) in [
             ("INCR order:20261129", ":1"),
             ("INCR order:20261129", ":2"),
             ("INCR order:20261129", ":3"),
             ("INCR order:20261130", ":1"),
+            ("INCR order:20261130", ":2"),
+            ("INCR order:20261130", ":3"),
+            ("INCR order:20261129", ":4"),
             ("INCR :1:hits", ":1"),
             ("INCR hits", ":2"),
             ("INCR cosid:{a}.adder", ":1"),
@@ -47,7 +51,7 @@ fn rules_lead_keys_to_sequences_and_periods() {
             assert_eq!(client.ask(command).await, reply, "{command}");
         }
         let reply = http.post("/v1/sequences/order/next?period=20261129").await;
-        assert_eq!(reply.expect("a reply").number(), 4);
+        assert_eq!(reply.expect("a reply").number(), 5);
         for (command, refusal) in [
             ("INCR order", "-ERR invalid_period: "),
             ("INCR :1:", "-ERR invalid_name: "),

@@ -28,7 +28,7 @@ fn queued_commands_are_answered_together() {
             ("DISCARD", "+OK"),
             ("INCR orders", ":3"),
             ("INCR orders", ":4"),
-            // Also the command that came last is queued now.
+            // Also a command that is remembered is queued.
             ("MULTI", "+OK"),
             ("INCR orders", "+QUEUED"),
             ("HELLO 3", "+QUEUED"),
