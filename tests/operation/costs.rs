@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{
-    Backend, Callgrind, Options, Program, TestDatabase, directory, raw::Connection, run, settings,
+    Backend, Callgrind, Options, Program, RespClient, TestDatabase, directory, raw::Connection,
+    run, settings,
 };
 
 /// How far a cost may differ from the accepted one, as a ratio.
@@ -48,6 +49,8 @@ fn what_a_warm_number_costs_is_what_was_accepted() {
         }
         costs.insert("request", request("orders/next").await);
         costs.insert("request for 100", request("orders/next?count=100").await);
+        costs.insert("command", command(&["INCR orders"]).await);
+        costs.insert("command for 100", command(&["INCRBY orders 100"]).await);
         assert_eq!(costs["take"].allocations, 0.0, "a take allocates");
         assert_eq!(costs["take of 100"].allocations, 0.0, "a batch allocates");
         if settings::renews_costs() {
@@ -95,6 +98,20 @@ fn a_request_that_leaves_the_warm_path_is_found_out() {
         assert!(dearer.instructions > accepted.instructions * (1.0 + TOLERANCE));
         assert!(dearer.allocations > accepted.allocations * (1.0 + TOLERANCE));
         assert!(dearer.other_than(accepted, "request").is_some());
+    });
+}
+
+/// The control: a command that is another one than the last on its connection is read.
+#[test]
+fn a_command_that_is_read_again_is_found_out() {
+    run(async {
+        let accepted = accepted("command");
+        let dearer = command(&["INCR orders", "INCR others"]).await;
+        assert!(
+            dearer.instructions > accepted.instructions * (1.0 + TOLERANCE),
+            "{dearer:?} {accepted:?}"
+        );
+        assert!(dearer.other_than(accepted, "command").is_some());
     });
 }
 
@@ -241,34 +258,72 @@ async fn request_with(path: &str, headers: &str) -> Cost {
 /// Measures one warm request to a program that is started with `options`. The requests take turns
 /// with their further headers.
 async fn request_to(options: Options, path: &str, headers: &[impl Display]) -> Cost {
-    let database = TestDatabase::prepared(Backend::Sqlite).await;
-    let callgrind = Callgrind::new();
-    let program = options
-        .database(&database.url)
-        .env("ODOMETER_HTTP__WORKERS", 1)
-        // One block is enough for all requests, and the next block is not fetched long before it is
-        // needed. So no refill is counted.
-        .env("ODOMETER_DEFAULT__BLOCK__MIN", 10_000_000)
-        .env("ODOMETER_DEFAULT__BLOCK__HOLD", "1s")
-        .env("ODOMETER_DEFAULT__BLOCK__REFILL", "1s")
-        .under(&callgrind)
-        .start_ready()
-        .await;
     let with =
         |headers| format!("POST /v1/sequences/{path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     let requests: Vec<_> = headers.iter().map(with).collect();
-    let mut connection = Connection::open(program.address()).await;
-    // The first requests create what is created only once, so they are not counted.
-    ask(&mut connection, &requests, 200).await;
-    callgrind.count(program.id(), true).await;
-    ask(&mut connection, &requests, N_REQUESTS).await;
-    callgrind.count(program.id(), false).await;
-    program.stop().await;
-    let counted = callgrind.counted();
-    assert!(counted.instructions > 0, "nothing was counted");
-    Cost {
-        instructions: counted.instructions as f64 / f64::from(N_REQUESTS),
-        allocations: counted.allocations as f64 / f64::from(N_REQUESTS),
+    let counted = CountedProgram::start(options).await;
+    let mut connection = Connection::open(counted.program.address()).await;
+    let asking = async |n| ask(&mut connection, &requests, n).await;
+    counted.cost(asking).await
+}
+
+/// Measures one warm command of a client of Redis, as the mean of many on one connection. The
+/// commands take turns.
+async fn command(lines: &[&str]) -> Cost {
+    let counted = CountedProgram::start(Program::options().with_resp()).await;
+    let mut client = RespClient::open(&counted.program.resp_address()).await;
+    let asking = async |n| {
+        for (line, _) in lines.iter().cycle().zip(0..n) {
+            let reply = client.ask(line).await;
+            assert!(reply.starts_with(':'), "{line}: {reply}");
+        }
+    };
+    counted.cost(asking).await
+}
+
+/// The shipped program, whose thread that answers is counted.
+struct CountedProgram {
+    _database: TestDatabase,
+    callgrind: Callgrind,
+    program: Program,
+}
+
+impl CountedProgram {
+    async fn start(options: Options) -> Self {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let callgrind = Callgrind::new();
+        let program = options
+            .database(&database.url)
+            .env("ODOMETER_HTTP__WORKERS", 1)
+            // One block is enough for all requests, and the next block is not fetched long before it
+            // is needed. So no refill is counted.
+            .env("ODOMETER_DEFAULT__BLOCK__MIN", 10_000_000)
+            .env("ODOMETER_DEFAULT__BLOCK__HOLD", "1s")
+            .env("ODOMETER_DEFAULT__BLOCK__REFILL", "1s")
+            .under(&callgrind)
+            .start_ready()
+            .await;
+        Self {
+            _database: database,
+            callgrind,
+            program,
+        }
+    }
+
+    /// Returns the mean cost of what `ask` asks for as often as it is told.
+    async fn cost(self, mut ask: impl AsyncFnMut(u32)) -> Cost {
+        // The first requests create what is created only once, so they are not counted.
+        ask(200).await;
+        self.callgrind.count(self.program.id(), true).await;
+        ask(N_REQUESTS).await;
+        self.callgrind.count(self.program.id(), false).await;
+        self.program.stop().await;
+        let counted = self.callgrind.counted();
+        assert!(counted.instructions > 0, "nothing was counted");
+        Cost {
+            instructions: counted.instructions as f64 / f64::from(N_REQUESTS),
+            allocations: counted.allocations as f64 / f64::from(N_REQUESTS),
+        }
     }
 }
 

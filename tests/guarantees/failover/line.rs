@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::fenced::{FENCES, arm};
 use super::known::LIMITED;
 use super::stage::Stage;
-use super::{LIMIT, WENT_BACK, is_passing};
-use crate::support::{Answer, Backend, Options, Product, Program, Reply, Server, run, wait};
+use super::{LIMIT, is_early};
+use crate::support::{Answer, Backend, Options, Product, Program, Server, run, wait};
 
 /// The clock of a PostgreSQL server, and other times (Unix ms).
 const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
@@ -302,12 +302,6 @@ fn a_commit_that_counts_as_made_when_its_statement_began_repeats_numbers() {
     });
 }
 
-/// Returns whether a refusal says that the copy is not ready.
-fn is_early(reply: &Reply) -> bool {
-    let code = reply.code().unwrap_or_default();
-    is_passing(&code) || code == WENT_BACK
-}
-
 /// Fails over. Returns the first answer that says anything else than that the copy is not ready.
 async fn first_answer(options: Options) -> (Line, Answer) {
     let options = options.env("ODOMETER_FAILOVER__CLOCK_MARGIN", LONG_MARGIN);
@@ -320,8 +314,11 @@ async fn first_answer(options: Options) -> (Line, Answer) {
     let client = line.witness.client();
     let answer = wait::until("an answer", LIMIT, async || {
         let answer = client.ask(&format!("/v1/sequences/{LIMITED}/next")).await;
-        let waits = matches!(&answer, Answer::Refused(reply) if is_early(reply));
-        (!waits).then_some(answer)
+        let is_early = matches!(
+            &answer,
+            Answer::Refused(reply) if reply.code().is_some_and(|code| is_early(&code))
+        );
+        (!is_early).then_some(answer)
     });
     let answer = answer.await;
     (line, answer)

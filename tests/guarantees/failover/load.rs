@@ -12,8 +12,8 @@ use std::{
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use super::is_early;
 use super::stage::{MOMENTS, STRICT};
-use super::{WENT_BACK, is_passing};
 use crate::guarantees::order;
 use crate::support::{Client, Ledger, Program, Range, dice, wait};
 
@@ -112,7 +112,7 @@ impl Work {
     /// Returns whether a refusal says that the database is away, or that the numbers rest.
     fn may_wait(self, code: &str) -> bool {
         let rests = self == Self::Moments && code == "clock_behind";
-        rests || is_passing(code) || code == WENT_BACK
+        rests || is_early(code)
     }
 }
 

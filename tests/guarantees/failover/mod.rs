@@ -40,6 +40,11 @@ fn is_passing(code: &str) -> bool {
     matches!(code, "store_unavailable" | "refill_timeout")
 }
 
+/// Returns whether a refusal says that a copy of the database is not in use yet.
+fn is_early(code: &str) -> bool {
+    is_passing(code) || code == WENT_BACK
+}
+
 /// Asks for a block of one number until the answer is another one than that the database is away.
 async fn one(client: &Client) -> Result<i64, String> {
     block(client, ONE).await

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{LIMIT, SKIP, WENT_BACK, is_passing, recover};
+use super::{LIMIT, SKIP, WENT_BACK, is_early, is_passing, recover};
 use crate::support::{
     Answer, Backend, Client, Finished, Ledger, Options, PgBouncer, Product, Program, Range,
     ReplicaPair, SecondStandby, Server, Standby, TestDatabase, directory, wait,
@@ -327,7 +327,7 @@ pub(super) async fn is_refused(ledger: &mut Ledger, client: &Client, names: &[&s
 pub(super) async fn is_served_again(ledger: &mut Ledger, client: &Client, names: &[&str]) {
     for name in names {
         let ranges = given(client, name, |code| {
-            assert!(is_passing(code) || code == WENT_BACK, "{name}: {code}");
+            assert!(is_early(code), "{name}: {code}");
         });
         ledger.record(name, &ranges.await);
     }
